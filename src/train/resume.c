@@ -45,24 +45,11 @@ static shoal_status get_slot(const shoal_session *s, const shoal_ckpt *c, int ow
 }
 
 /* Another layout continues with the mean of the replicas' optimizer states, as it does with the mean of their weights:
- * for momentum that is what the mean of the replicas would have.  Equal replicas saved one, which is its own mean. */
-static shoal_status get_mean_slot(const shoal_session *s, const shoal_ckpt *c, int slot, size_t n, float *out,
-                                  bool *found)
+ * for momentum that is what the mean of the replicas would have.  Equal replicas saved one, which is its own mean.
+ * Collective. */
+static shoal_status get_mean_slot(shoal_session *s, const shoal_ckpt *c, int slot, size_t n, float *out, bool *found)
 {
-  shoal_backend *b = s->run.backend;
-  shoal_memory one;
-  int replicas = 0;
-  shoal_status st = b->ops->alloc(b, SHOAL_MEMORY_DEVICE, n * sizeof(float), &one);
-  for (int k = 0; st == SHOAL_OK && k < shoal_ckpt_get_info(c)->size; k++) {
-    if (!has_slot(s, c, k, slot, n)) continue;
-    st = get_slot(s, c, k, slot, n, replicas ? one.at : out); /* a single replica is copied bit for bit */
-    if (st == SHOAL_OK && replicas) st = b->ops->add(b, n, one.at, out);
-    replicas++;
-  }
-  if (st == SHOAL_OK && replicas > 1) st = b->ops->divide(b, n, (float)replicas, out);
-  b->ops->release(b, &one);
-  *found = replicas > 0;
-  return st;
+  return shoal_session_mean_of_replicas(s, c, shoal_optim_slot_name(s->model.form.optim, slot), n, out, found);
 }
 
 static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
@@ -73,7 +60,7 @@ static shoal_status get_optimizer_steps(shoal_session *s, const shoal_ckpt *c)
   return SHOAL_OK;
 }
 
-/* Reads this rank's own optimizer state, or the mean over all. */
+/* Reads this rank's own optimizer state, or the mean over all; the latter is collective. */
 static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool own)
 {
   shoal_optim *o = s->model.form.optim;
@@ -93,19 +80,27 @@ static shoal_status get_optimizer(shoal_session *s, const shoal_ckpt *c, bool ow
 }
 
 /* A method that trains parts takes its part of the whole model's weights and, if saved, optimizer state. */
-static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
+static shoal_status cut_weights(shoal_session *s, const shoal_ckpt *c)
 {
   shoal_run *r = &s->run;
   SHOAL_TRY(shoal_session_make_whole(s));
   SHOAL_TRY(shoal_weights_read(r->backend, r->model, c, s->model.scratch));
   SHOAL_TRY(s->method->adopt(r, s->method_state, 0, s->model.scratch->w));
-  SHOAL_TRY(
-      shoal_model_gather_stats(r->backend, r->model, r->form->model, s->model.scratch->stats, r->form->params->stats));
+  return shoal_model_gather_stats(r->backend, r->model, r->form->model, s->model.scratch->stats,
+                                  r->form->params->stats);
+}
+
+/* Collective. */
+static shoal_status cut_model(shoal_session *s, const shoal_ckpt *c)
+{
+  shoal_run *r = &s->run;
+  SHOAL_TRY(shoal_group_agree(r->control, cut_weights(s, c)));
   bool found = s->model.form.optim->slots > 0;
   for (int i = 0; found && i < s->model.form.optim->slots; i++) {
     SHOAL_TRY(get_mean_slot(s, c, i, s->run.model->weights, s->model.scratch->w, &found));
-    if (found && i == 0) SHOAL_TRY(get_optimizer_steps(s, c)); /* the method may still reset them */
-    if (found) SHOAL_TRY(s->method->adopt(r, s->method_state, 1 + i, s->model.scratch->w));
+    shoal_status st = found && i == 0 ? get_optimizer_steps(s, c) : SHOAL_OK; /* the method may still reset them */
+    if (found && st == SHOAL_OK) st = s->method->adopt(r, s->method_state, 1 + i, s->model.scratch->w);
+    SHOAL_TRY(shoal_group_agree(r->control, st));
   }
   shoal_session_drop_whole(s);
   return SHOAL_OK;
@@ -318,6 +313,15 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c)
       lost(s, old) ? "; lost: " : "", lost(s, old) ? lost(s, old) : "");
 }
 
+/* What every rank reads by itself, of the run and of the whole model. */
+static shoal_status load_common(shoal_session *s, const shoal_ckpt *c)
+{
+  SHOAL_TRY(get_train(s, c));
+  SHOAL_TRY(shoal_weights_match(s->run.model, c, "resume with the same model options, or choose another run.name"));
+  return shoal_session_cuts(s) ? SHOAL_OK : shoal_weights_read(s->run.backend, s->run.model, c, s->model.form.params);
+}
+
+/* Collective. */
 static shoal_status load(shoal_session *s)
 {
   shoal_run *r = &s->run;
@@ -325,9 +329,7 @@ static shoal_status load(shoal_session *s)
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
   bool same = same_layout(s, c) && strcmp(info->method, s->method->name) == 0 &&
               (!s->method->fits || s->method->fits(r, s->method_state, c));
-  SHOAL_TRY(get_train(s, c));
-  SHOAL_TRY(shoal_weights_match(s->run.model, c, "resume with the same model options, or choose another run.name"));
-  if (!shoal_session_cuts(s)) SHOAL_TRY(shoal_weights_read(r->backend, r->model, c, s->model.form.params));
+  SHOAL_TRY(shoal_group_agree(r->control, load_common(s, c)));
   if (same || !shoal_session_cuts(s)) SHOAL_TRY(get_optimizer(s, c, same && !shoal_session_one_copy(s)));
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));

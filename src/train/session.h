@@ -313,6 +313,10 @@ shoal_status shoal_session_evaluate_and_record(shoal_session *s);
  * collective. */
 shoal_status shoal_session_find(shoal_session *s);
 shoal_status shoal_session_resume(shoal_session *s);
+/* mean.c.  Mean over all replicas of a checkpoint that have an f32 array `name` [n], into `out` [n] of the backend; *found: there was
+ * one.  Every rank reads a part of each, and sends it to all; bits do not depend on that.  Collective; ranks agree on the status. */
+shoal_status shoal_session_mean_of_replicas(shoal_session *s, const shoal_ckpt *c, const char *name, size_t n,
+                                            float *out, bool *found);
 /* weights.c: model.weights.  Find: after a checkpoint to resume from was looked for; collective.  Take: called before and after the
  * method is opened, because a method sees weights when it is opened, but can only then cut parts of them; local. */
 shoal_status shoal_session_find_weights(shoal_session *s);

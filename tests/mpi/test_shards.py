@@ -1,17 +1,18 @@
 """Checkpoints in several files: every verb, and a resume, treats them as one.
 
-Shoal writes one file today; the program ckpt_split writes one again as a main file and shards, by the code that writers of
-shards will use.  Golden checkpoints tell what a resume must end with (test_golden.py).
+Ranks write shards if they have much of their own, or with ckpt.gather 0; the program ckpt_split writes any checkpoint again as a
+main file and shards.  Golden checkpoints tell what a resume must end with (test_golden.py).
 """
 import json
 import os
 import shutil
 
 import h5py
+import numpy as np
 import pytest
 
 import launch
-from harness import ROOT, built, checkpoints, log, newest, program, run, said, shoal, train
+from harness import ROOT, assert_equal, built, checkpoints, log, newest, program, run, said, sets, shoal, train
 
 GOLDEN = f"{ROOT}/checkpoints/golden"
 SHARDS = 3
@@ -59,6 +60,27 @@ def test_resume(method):
         want = json.load(f)[method]
     with h5py.File(f"runs/golden/ckpt/step-{want['last_step']:09d}.h5") as f:
         assert {name: f"{int(f['model'][name].attrs['crc32c']):08x}" for name in want["model"]} == want["model"]
+
+
+def test_written():
+    """What ranks write in shards, beside the training, is what one file has; other ranks go on from the mean of the replicas, of
+    which each reads a part."""
+    shoal(*"data synth glyphs -o data.h5 --train 64 --test 8 --size 8".split())
+    args = ("--quiet", *sets(data__file="data.h5", data__global_batch=16, model__name="mlp", model__widths="[40]", optim__lr=0.01))
+    own = (*args, *sets(method__name="local-sgd", method__period=3, ckpt__every="2 steps", run__steps=5, optim__momentum=0.9))
+    train(4, "one", *own)
+    train(4, "many", *own, *sets(ckpt__gather=0, ckpt__beside="always"))
+    assert len(files_of(newest("one"))) == 1 and len(files_of(newest("many"))) == 4
+    assert_equal(newest("one"), newest("many"), "in one file and in shards")
+    momenta = [f[f"replica/{k}/momentum"][()] for k, f in enumerate(map(h5py.File, files_of(newest("many"))))]
+    after = {}
+    for mu in (0.5, 0.25):  # the momentum after a step is mu times that before, plus the gradient, which is the same
+        shutil.copytree("runs/many", f"runs/mu{mu}")
+        train(3, f"mu{mu}", *args, *sets(run__steps=6, optim__momentum=mu))
+        with h5py.File(newest(f"mu{mu}")) as f:
+            after[mu] = f["replica/0/momentum"][()]
+    taken = (after[0.5] - after[0.25]) / 0.25
+    assert np.allclose(taken, np.mean(momenta, axis=0), atol=1e-5), np.abs(taken - np.mean(momenta, axis=0)).max()
 
 
 def test_folder():

@@ -6,6 +6,7 @@ before all have come.  Each entry has 10 cases, and 100 with SHOAL_FULL=1; SHOAL
 some.  At the end each entry shows how often every kind has struck and every check was made, and fails if one never was.
 """
 import collections
+import glob
 import json
 import os
 import random
@@ -18,8 +19,8 @@ import time
 import pytest
 
 import launch
-from harness import (ENV, FULL, METHODS, MLP, assert_equal, kill_all, newest, program, ranks_of, read, rows, send, sets, shoal,
-                     status, wait_until)
+from harness import (ENV, FULL, METHODS, MLP, assert_equal, checkpoints, kill_all, newest, program, ranks_of, read, rows, send,
+                     sets, shoal, status, wait_until)
 
 CASES = [int(c) for c in os.environ.get("SHOAL_CASES", "").split(",") if c] or range(100 if FULL else 10)
 LAYOUTS = {1: ["1"], 2: ["2", "1,1"], 3: ["2,1", "3"], 4: ["2x2", "1,3"], 5: ["2,3"]}
@@ -69,8 +70,11 @@ class Run:
         return len(re.findall(r" step \d+: ", read("run.out")))
 
     def checkpoints(self):
-        folder = f"runs/{self.name}/ckpt"
-        return sorted(f"{folder}/{f}" for f in os.listdir(folder) if f.startswith("step-")) if os.path.isdir(folder) else []
+        return checkpoints(self.name)
+
+    def newest_files(self):
+        """The newest checkpoint's files, shards too; none if there is no checkpoint."""
+        return sorted(glob.glob(f"{self.checkpoints()[-1][:-len('.h5')]}.*")) if self.checkpoints() else []
 
 
 # ---- what happens to a run ---------------------------------------------------------------------------------------------
@@ -170,10 +174,11 @@ def two_starts(run):
 
 def damage_newest(run):
     kill_all(run.job)
-    files = run.checkpoints()
+    files = run.newest_files()
     if files:
-        size = os.path.getsize(files[-1])
-        with open(files[-1], "r+b") as f:
+        file = run.rng.choice(files)
+        size = os.path.getsize(file)
+        with open(file, "r+b") as f:
             if run.rng.random() < 0.5:
                 f.truncate(run.rng.randrange(size))
             else:
@@ -186,7 +191,7 @@ def damage_newest(run):
 def delete_newest(run):
     kill_all(run.job)
     if run.checkpoints():
-        os.remove(run.checkpoints()[-1])
+        os.remove(run.rng.choice(run.newest_files()))
 
 
 def fill_disk(run):
@@ -308,8 +313,10 @@ def living_here():
 
 
 def left_over(name):
-    """Files that no run leaves behind."""
-    return [os.path.join(folder, f) for folder, _, files in os.walk(f"runs/{name}") for f in files
+    """Files that no run leaves behind: temporary ones, and shards of no checkpoint."""
+    stems = tuple(f"{path[:-len('.h5')]}." for path in checkpoints(name))
+    orphans = [f for f in glob.glob(f"runs/{name}/ckpt/*.shard-*") if not f.startswith(stems)]
+    return orphans + [os.path.join(folder, f) for folder, _, files in os.walk(f"runs/{name}") for f in files
             if f.startswith((".", "lease")) or "tmp" in f]
 
 
@@ -328,6 +335,8 @@ def disturb(entry, methods, case, glyphs, data_sets, jobs, disk, checked):
     ranks = rng.choice(RANKS.get(method, [1, 2, 3, 4, 5]))
     topo = rng.choice(LAYOUTS[ranks])
     args = [*BASE, *METHODS[method], *sets(method__name=method), *(["--topo", topo] if ranks > 1 else [])]
+    if rng.random() < 0.5:
+        args += sets(ckpt__gather=0, ckpt__beside="always")  # in shards, beside the training
     glyphs(480, 96)
     disk.resize("24m")  # for five ranks' own weights, ckpt.keep + 1 times
     os.symlink(disk, "runs")
@@ -358,7 +367,7 @@ def disturb(entry, methods, case, glyphs, data_sets, jobs, disk, checked):
         check_ended(run, right, began)
     run.job = run.start()
     assert run.job.wait(120) == 0, read("run.out")
-    told = f"{method}, {ranks} ranks, {topo}: {run.story}\n{read('run.out')[-3000:]}"
+    told = f"{method}, {ranks} ranks, {topo}, {args[-1]}: {run.story}\n{read('run.out')[-3000:]}"
     assert_equal(run.checkpoints()[-1], newest("whole"), told)
     assert rows(run.name) == rows("whole"), told
     s = status(run.name)

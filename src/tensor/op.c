@@ -28,10 +28,11 @@ const char *shoal_shape_text(const shoal_shape *s, char buf[SHOAL_SHAPE_TEXT])
 /* Every dimension at least 1, and the tensor small enough that its bytes fit 63 bits. */
 static shoal_status check_shape(const char *op, const char *what, const shoal_shape *s, int ndim_min, int ndim_max)
 {
-  char text[SHOAL_SHAPE_TEXT];
+  char text[SHOAL_SHAPE_TEXT], range[32];
+  snprintf(range, sizeof range, ndim_min < ndim_max ? "%d to %d" : "%d", ndim_min, ndim_max);
   SHOAL_CHECK(s->ndim >= ndim_min && s->ndim <= ndim_max, SHOAL_ERR_ARG,
-              "%s: %s is %s; it needs %d to %d dimensions, the batch first", op, what, shoal_shape_text(s, text),
-              ndim_min, ndim_max);
+              "%s: %s is %s, %d dimensions; it needs %s, the batch first", op, what, shoal_shape_text(s, text), s->ndim,
+              range);
   int64_t elements = 1;
   for (int i = 0; i < s->ndim; i++) {
     SHOAL_CHECK(s->dim[i] >= 1, SHOAL_ERR_ARG, "%s: %s is %s; dimension %d must be at least 1", op, what,

@@ -181,7 +181,7 @@ static void test_refusals(void)
     { "layers:\n  - { op: conv, width: 3, kernel: 33 }\n",
       "net.yaml:2:5: layer conv1: conv: kernel 33 along h is larger than the input 32" },
     { "layers:\n  - { op: flatten }\n  - { op: conv, width: 3, kernel: 3 }\n",
-      "net.yaml:3:5: layer conv2: conv: input is [1,3072]; it needs 4 to 4 dimensions" },
+      "net.yaml:3:5: layer conv2: conv: input is [1,3072], 2 dimensions; it needs 4, the batch first" },
     { "layers:\n  - { op: conv, width: 3, kernel: 3, name: a }\n  - { op: conv, width: 3, kernel: 1, in: input, name: "
       "b }\n"
       "  - { op: add, in: [a, b] }\n",

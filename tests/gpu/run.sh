@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tests of the cuda backend on a real GPU: tests/gpu/run.sh [BUILD-FOLDER]
 #
-# Needs the CUDA Toolkit, cuDNN, a driver and what building Shoal needs (jobs/packages.sh).  Prints the card, the driver and one line
+# Needs the CUDA Toolkit, cuDNN, a driver and what building Shoal needs (jobs/packages.sh); for sums also NCCL.  Prints the card, the driver and one line
 # per test for docs/gpu.md.  77: no GPU here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -29,5 +29,21 @@ if command -v compute-sanitizer >/dev/null; then
   done
 else
   echo "sanitizers: skipped, no compute-sanitizer in PATH"
+fi
+if ! cmake --build "$build" --target simgpu.nccl >"$build/nccl.log" 2>&1; then
+  echo "sums: skipped, not built; see $build/nccl.log"
+else
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  sums() { # sums RANKS [MODE]
+    timeout 120 mpiexec -n "$1" --oversubscribe --bind-to none "$build/tests/simgpu.nccl" ${2:+"$2"}
+  }
+  try sums.shared sums 2 shared
+  gpus=$(nvidia-smi -L | grep -c GPU)
+  for ranks in 2 4; do
+    if ((gpus >= ranks)); then try "sums.$ranks" sums "$ranks"; else echo "sums.$ranks: skipped, $gpus GPU"; fi
+  done
+  # rank 1 is killed; the shells go on
+  lost() { timeout 120 mpiexec -n 2 --oversubscribe --bind-to none sh -c "'$build/tests/simgpu.nccl' lost; sleep 20" 2>&1 | grep "told: rank 1"; }
+  if ((gpus >= 2)); then try sums.lost lost; fi
 fi
 exit $failed

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <deque>
+#include <execinfo.h>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -201,6 +202,8 @@ void say_address(int, siginfo_t *info, void *)
     sim::mistake("%s%s touches %p, which is between allocations or was released", *kernel ? "kernel " : "the host",
                  kernel, info->si_addr);
   fprintf(stderr, "segmentation fault at %p%s%s\n", info->si_addr, *kernel ? " in kernel " : "", kernel);
+  void *callers[40];
+  backtrace_symbols_fd(callers, backtrace(callers, 40), STDERR_FILENO);
   signal(SIGSEGV, SIG_DFL);
   raise(SIGSEGV);
 }

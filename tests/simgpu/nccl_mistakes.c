@@ -248,7 +248,8 @@ static pid_t start_rank(size_t k, unsigned seed, int said)
   _exit(check_failures ? 1 : 0);
 }
 
-/* Both ranks in processes of their own, whose standard error is in `said`.  The first that fails ends the other. */
+/* Both ranks in processes of their own, whose standard error is in `said`.  The first that fails ends the other.  @return  99 if one
+ * made a mistake: the other may have missed it already, and be found first */
 static int run_case(size_t k, unsigned seed, char *said, size_t room)
 {
   int ends[2], worst = 0;
@@ -259,7 +260,8 @@ static int run_case(size_t k, unsigned seed, char *said, size_t room)
   for (int left = 2; left; left--) {
     int status = 0;
     pid_t ended = wait(&status);
-    if (!worst) worst = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (!worst || code == 99) worst = code;
     if (worst && left == 2) kill(ended == ranks[0] ? ranks[1] : ranks[0], SIGKILL);
   }
   ssize_t n = read(ends[0], said, room - 1);

@@ -212,11 +212,23 @@ static void count_line(shoal_csv *c, const char *next)
   c->line_start = (char *)next;
 }
 
+static shoal_status refuse_many(const shoal_csv *c, const shoal_csv_field *f)
+{
+  SHOAL_CHECK(
+      c->first, SHOAL_ERR_IO,
+      "%s:%zu:%zu: the first row has more than %d fields, the most there may be: a row is one sample, end it with "
+      "a line end, or name the sign between fields with --separator",
+      c->path, f->line, f->column, SHOAL_CSV_COLUMNS);
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s:%zu:%zu: this row has more than %d fields, the first row has %zu; put a field that holds the "
+                    "separator in double quotes, or correct the row",
+                    c->path, f->line, f->column, SHOAL_CSV_COLUMNS, c->first);
+}
+
 static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
 {
   if (c->n == c->cap) {
-    SHOAL_CHECK(c->n < SHOAL_CSV_COLUMNS, SHOAL_ERR_IO, "%s:%zu:%zu: more than %d fields in a row", c->path, f.line,
-                f.column, SHOAL_CSV_COLUMNS);
+    if (c->n >= SHOAL_CSV_COLUMNS) return refuse_many(c, &f);
     size_t cap = c->cap ? 2 * c->cap : 64;
     shoal_csv_field *more = realloc(c->fields, cap * sizeof *more);
     SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu fields of %s", cap, c->path);
@@ -323,6 +335,7 @@ shoal_status shoal_csv_next(shoal_csv *c, bool *end)
       c->empty += c->waiting;
       c->waiting = 0;
       c->begun = true;
+      if (!c->first) c->first = c->n;
       return SHOAL_OK;
     }
     if (c->n > 1 && c->blanks++ == 0) c->first_blank = c->fields[0].line;

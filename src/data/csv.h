@@ -31,6 +31,7 @@ typedef struct {
   size_t empty, first_empty;  /* likewise, lines without anything between two rows */
   size_t waiting;             /* such lines behind the last row so far */
   bool begun;                 /* a row was read */
+  size_t first;               /* fields of the first row; 0 before it is read */
 } shoal_csv;
 
 /** Finds the separator, if it is 0 in `dialect`, from the first lines of a file.

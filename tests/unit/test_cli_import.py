@@ -336,6 +336,14 @@ def test_file_without_labels():
                          'the label, "y", is missing: nothing can be tested without, leave the file out')
 
 
+def test_row_without_end():
+    """Fields beyond all bounds: told as in shorter rows, with the number that there should be and a cure."""
+    long = ",".join("1" * ((1 << 20) + 1)) + "\n"
+    assert_one_error(load("a,b,y\n" + ROWS + long, code=7), "t.csv:42:2097153: this row has more than 1048576 fields, the first row has 3; ",
+                     "put a field that holds the separator in double quotes, or correct the row")
+    assert_one_error(load(long + "1,2\n", code=7), "the first row has more than 1048576 fields", "--separator")
+
+
 HEAD = "a,b,kind\n"
 PETS = labels("cat", "dog")
 CURED = (  # what is wrong, words, options that the message adds to those of the import

@@ -6,7 +6,7 @@
  * All folders are looked through first.  The classes are then the names of those that hold an image for training, in sorted
  * order (by value if all are numbers), so that an empty folder leaves no gap between their numbers.  All images must have one
  * size; if one has colours, all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden
- * files are ignored. */
+ * files are ignored, and so is what a system or its file browser leaves behind (__MACOSX, Thumbs.db). */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,6 +36,7 @@ typedef struct {
   char *path, *other;    /* other: path of a file that is no image, or NULL */
   size_t images, others; /* files that are images, and that are none */
   bool test, folders;    /* folders: it has folders inside */
+  bool hidden;           /* all that it has are files that are ignored */
 } class_folder;
 
 typedef struct {
@@ -55,6 +56,8 @@ typedef struct {
   noted grey, colour, alpha;  /* as they are stored */
   char *stray;                /* the first image that is in no folder of a class, or NULL */
   size_t strays;
+  char *system; /* the first folder of a system, such as __MACOSX, or NULL */
+  size_t systems;
   char *table;         /* a table beside the folders of the classes, or NULL */
   char odd_words[128]; /* of the first of these */
 } images;
@@ -67,6 +70,7 @@ static void close_images(images *m)
   }
   free(m->folders);
   free(m->stray);
+  free(m->system);
   free(m->table);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
@@ -91,18 +95,39 @@ static void note(noted *what, const char *path)
   if (what->n++ == 0) what->first = path;
 }
 
-/* The folders, or the files, inside a folder, sorted; without those whose names begin with a dot.  A link that leads
- * nowhere is a file, which cannot be read. */
-static shoal_status list_folder(const char *folder, bool folders, shoal_texts *out)
+/* What is inside a folder.  A system and its file browser leave behind folders, and files that count as hidden. */
+typedef enum { FILES, FOLDERS, FOLDERS_OF_SYSTEMS, HIDDEN } kind_of_entry;
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+  for (; *names; names++)
+    if (strcasecmp(name, *names) == 0) return true;
+  return false;
+}
+
+/* A link that leads nowhere is a file, which cannot be read. */
+static kind_of_entry find_kind(DIR *d, const char *name)
+{
+  static const char *const folders[] = {
+    "__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN", "System Volume Information", "lost+found", NULL
+  };
+  static const char *const files[] = { "Thumbs.db", "desktop.ini", NULL };
+  struct stat info;
+  if (name[0] == '.') return HIDDEN;
+  if (fstatat(dirfd(d), name, &info, 0) == 0 && S_ISDIR(info.st_mode))
+    return is_one_of(name, folders) ? FOLDERS_OF_SYSTEMS : FOLDERS;
+  return is_one_of(name, files) ? HIDDEN : FILES;
+}
+
+/* The names of one kind inside a folder, sorted. */
+static shoal_status list_folder(const char *folder, kind_of_entry kind, shoal_texts *out)
 {
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
   SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;) {
-    struct stat info;
-    if (e->d_name[0] == '.') continue;
-    bool is_folder = fstatat(dirfd(d), e->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
-    if (is_folder == folders) st = shoal_texts_add(out, e->d_name);
+    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+    if (find_kind(d, e->d_name) == kind) st = shoal_texts_add(out, e->d_name);
   }
   closedir(d);
   if (st == SHOAL_OK) shoal_texts_sort(out, 0);
@@ -159,7 +184,7 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
 /* Takes over `path`. */
 static shoal_status add_folder(images *m, char *path, bool test)
 {
-  shoal_texts files = { 0 }, inside = { 0 };
+  shoal_texts files = { 0 }, inside = { 0 }, hidden = { 0 };
   class_folder *more = realloc(m->folders, (m->n_folders + 1) * sizeof *more);
   if (!more) {
     free(path);
@@ -168,15 +193,18 @@ static shoal_status add_folder(images *m, char *path, bool test)
   m->folders = more;
   class_folder *f = &m->folders[m->n_folders++];
   *f = (class_folder){ .path = path, .test = test };
-  shoal_status st = list_folder(path, false, &files);
+  shoal_status st = list_folder(path, FILES, &files);
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *file = shoal_path_join(path, files.at[i]);
     st = add_file(m, f, file);
     free(file);
   }
-  if (st == SHOAL_OK) st = list_folder(path, true, &inside);
+  if (st == SHOAL_OK) st = list_folder(path, FOLDERS, &inside);
   f->folders = inside.n > 0;
+  if (st == SHOAL_OK) st = list_folder(path, HIDDEN, &hidden);
+  f->hidden = hidden.n > 0;
   shoal_texts_free(&files);
+  shoal_texts_free(&hidden);
   shoal_texts_free(&inside);
   return st;
 }
@@ -206,7 +234,7 @@ static shoal_status find_strays(images *m, const char *folder)
   shoal_texts files = { 0 };
   shoal_error ignored;
   shoal_image look;
-  shoal_status st = list_folder(folder, false, &files);
+  shoal_status st = list_folder(folder, FILES, &files);
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *path = shoal_path_join(folder, files.at[i]);
     const bool image = shoal_image_look(path, &look) != SHOAL_OK || look.width > 0;
@@ -236,13 +264,25 @@ static shoal_status refuse_flat(images *m, const char *folder)
   return st;
 }
 
+/* Remembers the folders of a system, in which nothing is looked for. */
+static shoal_status find_systems(images *m, const char *folder)
+{
+  shoal_texts here = { 0 };
+  shoal_status st = list_folder(folder, FOLDERS_OF_SYSTEMS, &here);
+  if (here.n && m->systems == 0) m->system = shoal_path_join(folder, here.at[0]);
+  m->systems += here.n;
+  shoal_texts_free(&here);
+  return st;
+}
+
 static shoal_status add_split(images *m, const char *folder, bool test)
 {
   shoal_texts here = { 0 };
-  shoal_status st = list_folder(folder, true, &here);
+  shoal_status st = list_folder(folder, FOLDERS, &here);
   if (st == SHOAL_OK && here.n == 0) st = refuse_flat(m, folder);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
+  if (st == SHOAL_OK) st = find_systems(m, folder);
   return st == SHOAL_OK ? find_strays(m, folder) : st;
 }
 
@@ -256,7 +296,7 @@ static shoal_status has_splits(const char *folder, const shoal_texts *inside, bo
     shoal_texts deeper = { 0 };
     if (!shoal_import_trains(inside->at[i])) continue;
     char *path = shoal_path_join(folder, inside->at[i]);
-    st = list_folder(path, true, &deeper);
+    st = list_folder(path, FOLDERS, &deeper);
     *out |= deeper.n > 0;
     shoal_texts_free(&deeper);
     free(path);
@@ -268,7 +308,7 @@ static shoal_status has_folders(const char *folder, const char *name, bool *out)
 {
   shoal_texts inside = { 0 };
   char *path = shoal_path_join(folder, name);
-  shoal_status st = list_folder(path, true, &inside);
+  shoal_status st = list_folder(path, FOLDERS, &inside);
   *out = inside.n > 0;
   shoal_texts_free(&inside);
   free(path);
@@ -311,7 +351,7 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   shoal_import_args splits = *a;
   shoal_import_roles roles = { 0 };
   shoal_status st;
-  SHOAL_TRY_GOTO(st, list_folder(folder, true, &inside), done);
+  SHOAL_TRY_GOTO(st, list_folder(folder, FOLDERS, &inside), done);
   bool trains;
   SHOAL_TRY_GOTO(st, has_splits(folder, &inside, &trains), done);
   m->folder = folder;
@@ -328,6 +368,7 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
       if (roles.test[i] == (test == 1)) st = add_split(m, path, test == 1);
       free(path);
     }
+  if (trains && st == SHOAL_OK) st = find_systems(m, folder);
   if (trains && st == SHOAL_OK) st = find_strays(m, folder);
 done:
   shoal_import_roles_fini(&roles);
@@ -345,7 +386,10 @@ static const char *why_none(const class_folder *f, char *buf, size_t cap)
   if (f->others)
     snprintf(buf, cap, "holds only %.80s%s", shoal_path_base(f->other), others);
   else
-    snprintf(buf, cap, "%s", f->folders ? "holds only folders, which are not looked into" : "is empty");
+    snprintf(buf, cap, "%s",
+             f->folders  ? "holds only folders, which are not looked into"
+             : f->hidden ? "holds only hidden files"
+                         : "is empty");
   return buf;
 }
 
@@ -474,6 +518,10 @@ static void warn_left_out(const images *m, const char *folder)
     shoal_warn("%s has no image and is left out of the classes: it %s", f->path, why_none(f, why, sizeof why));
   }
   if (none > SHOWN) shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOWN);
+  if (m->systems > 1) snprintf(why, sizeof why, " and %zu more such folders are", m->systems - 1);
+  if (m->systems)
+    shoal_warn("%s%s left out: a system or its file browser made %s, not who made the images", m->system,
+               m->systems > 1 ? why : " is", m->systems > 1 ? "them" : "it");
   if (others > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", folder, others);
   warn_unseen(m);
 }

@@ -75,11 +75,11 @@ def test_images_by_class():
     """Pixels and classes come through; grey beside colour has three channels; what is no image is told and left out."""
     for i in range(20):
         put(f"set/{'ab'[i % 2]}/{i:02}.png", png(pixels(i, 5, 6) if i == 4 else pixels(i, 5, 6, 3)))
-    put("set/a/Thumbs.db", b"thumbs")
+    put("set/a/notes.txt", b"thumbs")
     put("set/b/.hidden", b"hidden")
     r = load("images", "set", "--test-share", "0.2")
     assert "20 images of 6 x 5, in colour, in 2 classes" in r.stdout
-    assert "set/a/Thumbs.db is neither PNG nor JPEG: left out" in r.stderr and "hidden" not in r.stderr
+    assert "set/a/notes.txt is neither PNG nor JPEG: left out" in r.stderr and "hidden" not in r.stderr
     want = [pixels(i, 5, 6)[None].repeat(3, 0) if i == 4 else pixels(i, 5, 6, 3).transpose(2, 0, 1) for i in range(20)]
     got = {x.tobytes(): int(y) for s in ("train", "test") for x, y in zip(*made(s))}
     assert got == {w.tobytes(): i % 2 for i, w in enumerate(want)}
@@ -200,6 +200,22 @@ def test_images_empty_in_split():
     for folder in ("cow", "cows"):
         os.rename(f"set/test/{folder}", folder)
     assert_one_error(load("images", "set", code=7), "set has no image in the folders of its test split")
+
+
+def test_images_of_systems():
+    """What a system or its file browser leaves behind is no class and no split: one line names the folder, none a file."""
+    images_of("set/train/cat", "set/train/dog", "set/test/cat", "set/test/dog")
+    for folder in ("__MACOSX/cat", "__MACOSX/train/cat", "@eaDir/train", ".ipynb_checkpoints/cat", "train/__MACOSX", "train/lost+found"):
+        put(f"set/{folder}/._1.png", bytes([0, 5, 22, 7]) + bytes(208))
+        put(f"set/{folder}/1.png", png(pixels(1, 4, 4)))
+    for file in ("Thumbs.db", ".DS_Store", "train/Thumbs.db", "train/cat/Thumbs.db", "train/cat/desktop.ini", "test/dog/._1.png"):
+        put(f"set/{file}", b"x")
+    r = load("images", "set")
+    assert r.stderr.splitlines() == ["shoal: warning: set/train/__MACOSX and 3 more such folders are left out: a system or its file "
+                                     "browser made them, not who made the images"], r.stderr
+    assert names() == (["cat", "dog"], 2) and made()[1].tolist() == [0] * 4 + [1] * 4 == made("test")[1].tolist()
+    put("set/train/emu/.DS_Store", b"x")
+    assert "set/train/emu has no image and is left out of the classes: it holds only hidden files" in load("images", "set").stderr
 
 
 def test_images_two_folders_train():

@@ -8,6 +8,7 @@
 #include "train/network.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const shoal_flag json_flags[] = {
   { "--json", NULL, NULL, SHOAL_FLAG_SWITCH, "for scripts" },
@@ -39,8 +40,10 @@ static shoal_status list(int argc, char **argv)
 }
 
 static const shoal_verb_help show_help = {
-  "shoal ckpt show FILE [--json]",
-  "What a checkpoint holds: position, run file, arrays with shapes and checksums.",
+  "shoal ckpt show RUN|CHECKPOINT [--json]",
+  "What a checkpoint holds: position, run file, arrays with shapes and checksums. RUN is a run folder, whose newest "
+  "good "
+  "checkpoint is taken.",
   json_flags,
   1,
   1,
@@ -55,20 +58,45 @@ static shoal_status show(int argc, char **argv)
   if (helped) return SHOAL_OK;
   const char *const *words;
   shoal_args_words(a, &words);
-  shoal_status st = shoal_ckpt_print(words[0], shoal_json_wanted(a), stdout);
+  char *file = NULL;
+  shoal_status st = shoal_ckpt_find(words[0], &file);
+  if (st == SHOAL_OK) st = shoal_ckpt_print(file, shoal_json_wanted(a), stdout);
+  free(file);
   shoal_args_destroy(a);
   return st;
 }
 
 static const shoal_flag no_flags[] = { { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL } };
 static const shoal_verb_help verify_help = {
-  "shoal ckpt verify FILE...",
-  "Reads everything and compares checksums; exit 7 if anything is wrong.",
+  "shoal ckpt verify RUN|CHECKPOINT...",
+  "Reads everything and compares checksums; exit 7 if anything is wrong. RUN is a run folder, of which every "
+  "checkpoint "
+  "is verified, the newest first.",
   no_flags,
   1,
   -1,
   NULL,
 };
+
+/* A file, or all checkpoints of a run folder: the newest good one would hide what is wrong. */
+static shoal_status verify_path(const char *path)
+{
+  struct stat s;
+  shoal_ckpt_folder f;
+  if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) return shoal_ckpt_verify(path, stdout);
+  char *folder = shoal_ckpt_folder_of(path);
+  shoal_status worst = shoal_ckpt_folder_scan(folder, &f);
+  if (worst == SHOAL_OK) {
+    if (f.n == 0) worst = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no checkpoint (step-*.h5)", folder);
+    for (size_t i = 0; i < f.n; i++) {
+      shoal_status st = shoal_ckpt_verify(f.at[i].path, stdout);
+      if (st != SHOAL_OK) worst = st;
+    }
+    shoal_ckpt_folder_free(&f);
+  }
+  free(folder);
+  return worst;
+}
 
 static shoal_status verify(int argc, char **argv)
 {
@@ -80,7 +108,7 @@ static shoal_status verify(int argc, char **argv)
   size_t n = shoal_args_words(a, &words);
   shoal_status worst = SHOAL_OK;
   for (size_t i = 0; i < n; i++) {
-    shoal_status st = shoal_ckpt_verify(words[i], stdout);
+    shoal_status st = verify_path(words[i]);
     if (st != SHOAL_OK) worst = st;
   }
   shoal_args_destroy(a);
@@ -98,7 +126,9 @@ static const shoal_flag diff_flags[] = {
 };
 static const shoal_verb_help diff_help = {
   "shoal ckpt diff A B [--only PREFIX] [--except PREFIX] [--tolerance X]",
-  "Compares two checkpoints array by array, except for the clock and the records. Exit 0 if they are equal, else 7.",
+  "Compares two checkpoints array by array, except for the clock and the records. Exit 0 if they are equal, else 7. A "
+  "and "
+  "B are checkpoints or run folders, of which the newest good checkpoint is taken.",
   diff_flags,
   2,
   2,
@@ -114,11 +144,16 @@ static shoal_status diff(int argc, char **argv)
   const char *const *words, *text = shoal_args_value(a, "--tolerance"), *except = shoal_args_value(a, "--except");
   shoal_args_words(a, &words);
   double tolerance = 0;
+  char *first = NULL, *second = NULL;
   shoal_status st = text && shoal_parse_f64(text, &tolerance) != SHOAL_OK
                         ? SHOAL_FAIL(SHOAL_ERR_USAGE, "--tolerance is \"%s\": must be a number", text)
-                        : shoal_ckpt_diff(words[0], words[1], shoal_args_value(a, "--only"),
-                                          except ? except : "train/seconds,record/", tolerance, shoal_json_wanted(a),
-                                          stdout, &different);
+                        : shoal_ckpt_find(words[0], &first);
+  if (st == SHOAL_OK) st = shoal_ckpt_find(words[1], &second);
+  if (st == SHOAL_OK)
+    st = shoal_ckpt_diff(first, second, shoal_args_value(a, "--only"), except ? except : "train/seconds,record/",
+                         tolerance, shoal_json_wanted(a), stdout, &different);
+  free(first);
+  free(second);
   shoal_args_destroy(a);
   /* The differences are on standard output. */
   return st == SHOAL_OK && different ? shoal_error_told(SHOAL_FAIL(SHOAL_ERR_IO, "the checkpoints differ")) : st;

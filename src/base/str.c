@@ -132,6 +132,42 @@ bool shoal_is_utf8(const char *text)
   return !*c;
 }
 
+/* Columns that a character takes, by the ranges of Unicode's wide and combining ones that people write in names. */
+static size_t width_of(uint32_t c)
+{
+  static const struct {
+    uint32_t first, last;
+    size_t width;
+  } ranges[] = { { 0x300, 0x36f, 0 },    { 0x1100, 0x115f, 2 }, { 0x200b, 0x200f, 0 }, { 0x20d0, 0x20ff, 0 },
+                 { 0x2e80, 0xa4cf, 2 },  { 0xac00, 0xd7a3, 2 }, { 0xf900, 0xfaff, 2 }, { 0xfe00, 0xfe0f, 0 },
+                 { 0xfe30, 0xfe6f, 2 },  { 0xff01, 0xff60, 2 }, { 0xffe0, 0xffe6, 2 }, { 0x1f300, 0x1faff, 2 },
+                 { 0x20000, 0x3fffd, 2 } };
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    if (c >= ranges[i].first && c <= ranges[i].last) return ranges[i].width;
+  return 1;
+}
+
+size_t shoal_text_fit(const char *text, size_t width)
+{
+  const unsigned char *c = (const unsigned char *)text;
+  for (size_t taken = 0; *c;) {
+    const size_t bytes = SHOAL_MAX(utf8_length(c), (size_t)1);
+    uint32_t code = bytes == 1 ? *c : *c & (0xffU >> (bytes + 1));
+    for (size_t i = 1; i < bytes; i++) code = code << 6 | (c[i] & 0x3fU);
+    taken += width_of(code);
+    if (taken > width) break;
+    c += bytes;
+  }
+  return (size_t)((const char *)c - text);
+}
+
+size_t shoal_text_width(const char *text)
+{
+  size_t width = 0;
+  while (text[shoal_text_fit(text, width)]) width++;
+  return width;
+}
+
 /* ASCII's control characters, and those that UTF-8 writes as C2 80 to C2 9F; and what is no UTF-8. */
 size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap)
 {

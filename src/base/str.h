@@ -39,6 +39,10 @@ const char *shoal_shell_word(const char *text, const char *instead, char *buf, s
 void shoal_str_add_word(shoal_str *s, const char *text);
 
 bool shoal_is_utf8(const char *text);
+/** Columns of a terminal that UTF-8 text takes: two for signs of East Asia and pictures, none for marks on the one before. */
+size_t shoal_text_width(const char *text);
+/** Bytes of the longest beginning of `text` that takes at most `width` columns. */
+size_t shoal_text_fit(const char *text, size_t width);
 
 /** Prints lines that hold text from files: with control characters as escapes. */
 void shoal_str_print(const shoal_str *s, FILE *out);

@@ -370,25 +370,95 @@ static void print_json(const predictor *p, FILE *out)
   shoal_json_finish(&j);
 }
 
-/* Rows are labels, columns predictions. */
-static void add_table(const predictor *p, shoal_str *out)
+/* ---- the table ---- */
+
+/* How wide the table of mistakes is, in columns of a terminal. */
+typedef struct {
+  int label, cell;
+  bool numbered; /* columns are headed by the numbers of classes, with which rows begin */
+} table_form;
+
+static int digits(uint64_t n)
+{
+  return n < 10 ? 1 : 1 + digits(n / 10);
+}
+
+/* Names head the columns if a terminal has room for them in full, else numbers do. */
+static table_form fit_table(const predictor *p, const shoal_texts *names)
+{
+  enum { COLUMNS = 80, RECALL = 8, LABEL = 14, CELL = 7 };
+  const int n = (int)p->classes, number = digits((uint64_t)(n - 1));
+  int longest = 0, count = 1;
+  for (int k = 0; k < n; k++) longest = SHOAL_MAX(longest, (int)shoal_text_width(names->at[k]));
+  for (int k = 0; k < n * n; k++) count = SHOAL_MAX(count, digits(p->confusion[k]));
+  table_form f = { SHOAL_MAX(longest, LABEL), SHOAL_MAX(longest, count), false };
+  f.numbered = f.label + n * (f.cell + 1) + RECALL > COLUMNS && longest > number;
+  if (f.numbered) f = (table_form){ LABEL, SHOAL_MAX(count, number), true };
+  while (f.cell < CELL && f.label + n * (f.cell + 2) + RECALL <= COLUMNS) f.cell++;
+  if (f.numbered) f.label = SHOAL_MAX(f.label, SHOAL_MIN(number + 1 + longest, COLUMNS - RECALL - n * (f.cell + 1)));
+  return f;
+}
+
+/* Text of at most `width` columns, cut with "..." if it is longer, and blanks up to there; returns whether it was cut. */
+static bool add_cell(shoal_str *out, const char *text, int width)
+{
+  const bool cut = shoal_text_width(text) > (size_t)width;
+  const size_t n = shoal_text_fit(text, (size_t)(cut ? width - 3 : width));
+  const size_t at = out->len;
+  shoal_str_add(out, "%.*s%s", (int)n, text, cut ? "..." : "");
+  shoal_str_add(out, "%*s", width - (int)shoal_text_width(out->text + at), "");
+  return cut;
+}
+
+/* The names of the classes as a terminal shows them. */
+static shoal_status show_names(const predictor *p, shoal_texts *out)
 {
   char name[NAME];
-  shoal_str_add(out, "\n%-14s", "label \\ as");
-  for (int64_t k = 0; k < p->classes; k++) shoal_str_add(out, " %7.7s", class_name(p, k, name));
-  shoal_str_add(out, "  recall\n");
   for (int64_t k = 0; k < p->classes; k++) {
+    const char *text = class_name(p, k, name);
+    const size_t cap = shoal_escape(text, false, NULL, 0) + 1;
+    char *shown;
+    SHOAL_TRY(SHOAL_ALLOC(cap, &shown));
+    SHOAL_TRY(shoal_texts_take(out, (char *)shoal_show(text, shown, cap)));
+  }
+  return SHOAL_OK;
+}
+
+/* Rows are labels, columns predictions.  Names that are cut stand in full below. */
+static shoal_status add_table(const predictor *p, shoal_str *out)
+{
+  shoal_texts names = { 0 };
+  shoal_str legend = { 0 };
+  shoal_status st = show_names(p, &names);
+  const table_form f = st == SHOAL_OK ? fit_table(p, &names) : (table_form){ 0 };
+  const int number = digits((uint64_t)(p->classes - 1));
+  if (st == SHOAL_OK) {
+    shoal_str_add(out, "\n%-*s", f.label, "label \\ as");
+    for (int64_t k = 0; k < p->classes; k++)
+      if (f.numbered)
+        shoal_str_add(out, " %*" PRId64, f.cell, k);
+      else
+        shoal_str_add(out, " %*s%s", f.cell - (int)shoal_text_width(names.at[k]), "", names.at[k]);
+    shoal_str_add(out, "  recall\n");
+  }
+  for (int64_t k = 0; st == SHOAL_OK && k < p->classes; k++) {
     uint64_t sum = 0, right = p->confusion[k * p->classes + k];
-    shoal_str_add(out, "%-14.14s", class_name(p, k, name));
+    if (f.numbered) shoal_str_add(out, "%*" PRId64 " ", number, k);
+    if (add_cell(out, names.at[k], f.numbered ? f.label - number - 1 : f.label))
+      shoal_str_add(&legend, "%*" PRId64 " %s\n", number, k, names.at[k]);
     for (int64_t q = 0; q < p->classes; q++) {
       sum += p->confusion[k * p->classes + q];
-      shoal_str_add(out, " %7" PRIu64, p->confusion[k * p->classes + q]);
+      shoal_str_add(out, " %*" PRIu64, f.cell, p->confusion[k * p->classes + q]);
     }
     if (sum)
       shoal_str_add(out, " %6.1f%%\n", 100 * (double)right / (double)sum);
     else
       shoal_str_add(out, "       -\n");
   }
+  if (legend.text) shoal_str_add(out, "in full:\n%s", legend.text);
+  shoal_str_free(&legend);
+  shoal_texts_free(&names);
+  return st;
 }
 
 /* The most frequent mistakes, for more classes than a table has room for. */
@@ -412,9 +482,10 @@ static void add_mistakes(const predictor *p, shoal_str *out)
   }
 }
 
-static void print_summary(const predictor *p, FILE *out)
+static shoal_status print_summary(const predictor *p, FILE *out)
 {
   shoal_str s = { 0 };
+  shoal_status st = SHOAL_OK;
   shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
                 p->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(p->set));
   if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
@@ -429,10 +500,11 @@ static void print_summary(const predictor *p, FILE *out)
   if (p->known)
     shoal_str_add(&s, "accuracy %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f\n", 100 * accuracy(p), p->correct,
                   p->known, p->loss / (double)p->known);
-  if (p->known && p->classes <= WIDEST_TABLE) add_table(p, &s);
+  if (p->known && p->classes <= WIDEST_TABLE) st = add_table(p, &s);
   if (p->known && p->classes > WIDEST_TABLE) add_mistakes(p, &s);
-  shoal_str_print(&s, out);
+  if (st == SHOAL_OK) shoal_str_print(&s, out);
   shoal_str_free(&s);
+  return st;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -456,7 +528,7 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
     if (a->json)
       print_json(&p, summary);
     else
-      print_summary(&p, summary);
+      st = print_summary(&p, summary);
   }
   close_predictor(&p);
   return st;

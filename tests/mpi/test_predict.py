@@ -1,5 +1,6 @@
 """`shoal predict`, and what `shoal ckpt export` writes: compared with an evaluation by NumPy, docs/predict.py."""
 import csv
+import glob
 import json
 import sys
 import types
@@ -136,6 +137,41 @@ def test_names(named):
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
     page = shoal("predict", newest("r"), "new.h5").stdout
     assert "2 with a label that the model does not know, such as yew: not counted" in page and "accuracy 66.67 % (2 of 3)" in page
+
+
+def heads(page):
+    """The lines of the table."""
+    lines = page.splitlines()
+    return lines[next(i for i, line in enumerate(lines) if line.startswith("label")):]
+
+
+def test_heads(work):
+    """Names that differ at their end stay apart, in full or by numbers with those that are cut below, in 80 columns.  A folder
+    of a run stands for its newest checkpoint, to all verbs that take one."""
+    many = ["a breed of cats of the northern forests and of the islands, number %d" % k for k in range(9)] + ["katze\u0301 \u732b"]
+    for case, kinds in (("few", ["33554433", "33554434", "33554435"]), ("many", many)):
+        with open("t.csv", "w", newline="") as f:
+            csv.writer(f).writerows([("a", "kind"), *((k, kind) for k, kind in enumerate(kinds) for _ in range(10))])
+        shoal(*"data import csv t.csv -o t.h5 --label kind".split())
+        train(1, case, *sets(data__file="t.h5", model__name="mlp", model__widths="[4]", data__batch=9, run__epochs=2,
+                             ckpt__every="1 epoch"), "-q")
+        table = heads(shoal("predict", f"runs/{case}", "t.h5").stdout)
+        if case == "few":
+            assert table[0].split() == ["label", "\\", "as", *kinds, "recall"] and [t.split()[0] for t in table[1:]] == kinds
+            continue
+        rows, legend = table[1:11], table[12:]
+        assert table[0].split()[3:-1] == [str(k) for k in range(10)] and table[11] == "in full:", table
+        assert all(line.startswith(f"{k} a breed of cats o...") for k, line in enumerate(rows[:9])) and rows[9].startswith("9 katze\u0301 \u732b")
+        assert legend == [f"{k} {kind}" for k, kind in enumerate(many[:9])]
+        wide = [len(line) - line.count("\u0301") + line.count("\u732b") for line in table[:11]]
+        assert wide[:10] == [wide[0]] * 10 and wide[0] <= 80 and rows[9].rstrip("%")[-1] in "0123456789-", table
+    last = newest("few")
+    assert shoal("ckpt", "show", "runs/few").stdout == shoal("ckpt", "show", last).stdout
+    shoal("ckpt", "diff", "runs/few", last)
+    shoal("ckpt", "diff", "runs/few", "runs/many", code=7)
+    both = sorted(glob.glob("runs/few/ckpt/*.h5"), reverse=True)
+    assert len(both) == 2 and shoal("ckpt", "verify", "runs/few").stdout == shoal("ckpt", "verify", *both).stdout
+    assert_one_error(shoal("ckpt", "diff", "runs", last, code=7), "runs holds no checkpoint that verifies")
 
 
 def test_unlabelled(named):

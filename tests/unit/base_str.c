@@ -175,6 +175,13 @@ static void test_escape(void)
   CHECK_EQ(shoal_escape("a\tb\n", true, buf, sizeof buf), 4);
   CHECK_STR(buf, "a\tb\n");
   CHECK_EQ(shoal_escape("a\tb\n", false, NULL, 0), 6);
+  /* 1 each; a combining accent takes none, a Chinese sign two, and half of one does not fit */
+  CHECK_EQ(shoal_text_width("caf\xc3\xa9"), 4);
+  CHECK_EQ(shoal_text_width("cafe\xcc\x81"), 4);
+  CHECK_EQ(shoal_text_width("\xe7\x8c\xab\xf0\x9f\x90\x88"), 4);
+  CHECK_EQ(shoal_text_fit("\xe7\x8c\xab\xe7\x8c\xab", 3), 3);
+  CHECK_EQ(shoal_text_fit("e\xcc\x81x", 1), 3);
+  CHECK_EQ(shoal_text_fit("", 3), 0);
   char *printed = NULL;
   size_t n = 0;
   FILE *out = open_memstream(&printed, &n);

@@ -30,13 +30,14 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step",  "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
                                        "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place",
-                                       "fault.start",       "fault.eval" };
+                                       "fault.start",       "fault.eval",      "fault.delay" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
   s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
+  s->faults.delay_s = shoal_config_float(c, "fault.delay") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double compute_s, start_s, eval_s;
   SHOAL_TRY(read_sleep(c, "fault.ckpt", &s->faults.ckpt_s));
@@ -70,11 +71,13 @@ static shoal_status pretend_compute(shoal_session *s, double seconds)
   return SHOAL_OK;
 }
 
-/* Different on every rank and in every step, but the same in every run. */
-static double jitter(const shoal_session *s)
+/* Seconds of this step, different on every rank and in every step, but the same in every run: uniform up to fault.jitter, and
+ * exponential with the mean fault.delay. */
+static double draw_delay(const shoal_session *s)
 {
   shoal_rng_block r = shoal_rng(s->run.seed, SHOAL_RNG_TEST, s->run.step, (uint32_t)shoal_world_rank(s->run.world));
-  return s->faults.jitter_s * shoal_rng_unit(r.v[0]);
+  double u = ((double)r.v[1] + 0.5) * 0x1p-32;
+  return s->faults.jitter_s * shoal_rng_unit(r.v[0]) - s->faults.delay_s * log(u);
 }
 
 /* Once: not again when the run has gone back behind it. */
@@ -143,6 +146,7 @@ shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
   if ((int64_t)s->run.step == s->faults.kill_step) raise(SIGKILL);
   if ((int64_t)s->run.step == s->faults.exit_step) _exit(0);
   if (spoils(s)) SHOAL_TRY(spoil(s, b));
-  double seconds = s->faults.compute_s + (s->faults.jitter_s > 0 ? jitter(s) : 0);
+  bool random = s->faults.jitter_s > 0 || s->faults.delay_s > 0;
+  double seconds = s->faults.compute_s + (random ? draw_delay(s) : 0);
   return seconds > 0 ? pretend_compute(s, seconds) : SHOAL_OK;
 }

@@ -148,6 +148,9 @@ static const shoal_option run_options[] = {
     "Fault hook: \"sleep:MS\" adds simulated compute to every step of the rank.", NULL },
   { "fault.jitter", SHOAL_OPT_FLOAT, "0", "ms", "[0,60000]",
     "Fault hook: every rank sleeps up to this long, at random, at the beginning of every step.", NULL },
+  { "fault.delay", SHOAL_OPT_FLOAT, "0", "ms", "[0,60000]",
+    "Fault hook: every rank pretends to compute longer in every step, exponentially distributed with this mean.",
+    NULL },
   { "fault.no_exchange", SHOAL_OPT_INT, "0", "steps", "[0,inf)",
     "Fault hook: skip the exchange on all ranks once in this many steps, to measure its cost.", NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
@@ -326,21 +329,38 @@ static shoal_status read_environment_choices(shoal_settings *s)
   return SHOAL_OK;
 }
 
+/* The variable with the number of a job array's element, of Slurm, OpenPBS, Torque, Grid Engine or LSF; NULL: this is none.
+ * The last two have it in every job, with these values outside of arrays. */
+static const char *element_variable(void)
+{
+  static const char *const names[][2] = { { "SLURM_ARRAY_TASK_ID", "" },
+                                          { "PBS_ARRAY_INDEX", "" },
+                                          { "PBS_ARRAYID", "" },
+                                          { "SGE_TASK_ID", "undefined" },
+                                          { "LSB_JOBINDEX", "0" } };
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
+    const char *value = getenv(names[i][0]);
+    if (value && *value && strcmp(value, names[i][1]) != 0) return names[i][0];
+  }
+  return NULL;
+}
+
 /* Elements of a job array never share a folder: each has the index of its element behind the name of the run. */
 static shoal_status name_element(shoal_settings *s)
 {
-  const char *index = getenv("SLURM_ARRAY_TASK_ID"), *name = shoal_settings_get(s, "run.name");
+  const char *variable = element_variable(), *index = variable ? getenv(variable) : NULL;
+  const char *name = shoal_settings_get(s, "run.name");
   const char *array = shoal_settings_get(s, "run.array");
   if (!array) array = getenv("SHOAL_RUN_ARRAY");
-  if (!index || !*index || (array && strcmp(array, "named") == 0)) return SHOAL_OK;
+  if (!index || (array && strcmp(array, "named") == 0)) return SHOAL_OK;
   SHOAL_CHECK(strspn(index, "0123456789") == strlen(index) && strlen(index) < 10, SHOAL_ERR_WORLD,
-              "SLURM_ARRAY_TASK_ID is \"%s\": not the number of an element; unset it if this is no job array", index);
+              "%s is \"%s\": not the number of an element; unset it if this is no job array", variable, index);
   if (!name) name = getenv("SHOAL_RUN_NAME");
   if (!name || !*name) name = "run";
   size_t n = strlen(name), more = strlen(index);
   if (n > more && name[n - more - 1] == '-' && strcmp(name + n - more, index) == 0) return SHOAL_OK;
   char *text = shoal_strdup_printf("run.name=%s-%s", name, index);
-  shoal_status st = shoal_settings_set(s, text, "SLURM_ARRAY_TASK_ID");
+  shoal_status st = shoal_settings_set(s, text, variable);
   free(text);
   return st;
 }

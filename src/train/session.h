@@ -158,7 +158,7 @@ typedef struct {
 typedef struct {
   int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
   shoal_fault_place nan_place;                       /* of nan_step */
-  double compute_s, ckpt_s, start_s, eval_s, jitter_s;
+  double compute_s, ckpt_s, start_s, eval_s, jitter_s, delay_s;
   uint64_t no_exchange; /* 0: never */
   bool left_out;        /* this step's exchange is skipped */
   int64_t seed;

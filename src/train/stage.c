@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/session.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -134,6 +135,19 @@ static shoal_status lock(stage *g, bool *ours)
   return SHOAL_OK;
 }
 
+/* Parts of copies that were killed: with the lock held nobody else has one of this file. */
+static void sweep(const stage *g)
+{
+  const char *base = shoal_path_base(g->copies.at[g->at]);
+  DIR *d = opendir(g->dir);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    bool ours = shoal_is_temporary(e->d_name) && strncmp(e->d_name + 1, base, strlen(base)) == 0 &&
+                strncmp(e->d_name + 1 + strlen(base), ".tmp-", 5) == 0;
+    if (ours) unlinkat(dirfd(d), e->d_name, 0);
+  }
+  if (d) closedir(d);
+}
+
 static shoal_status begin_copy(stage *g)
 {
   uint64_t room, size = (uint64_t)g->source.st_size;
@@ -161,6 +175,7 @@ static shoal_status open_file(stage *g)
   bool ours;
   SHOAL_TRY(lock(g, &ours));
   if (!ours) return SHOAL_OK;
+  sweep(g);
   SHOAL_TRY(shoal_open_file(g->files->at[g->at], &g->in, NULL));
   if (fstat(g->in, &g->source) != 0) return shoal_io_fault("read", g->files->at[g->at], errno);
   g->out = read_note(g, &g->wanted) ? open(g->copies.at[g->at], O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;

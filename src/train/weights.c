@@ -151,6 +151,11 @@ static shoal_status check_weights_alone(const shoal_session *s, const char *path
               "--resume %s and model.weights %s both say where weights come from: --resume goes on with that run, "
               "model.weights begins a new one; leave one out",
               resume, path);
+  SHOAL_CHECK(
+      !shoal_folder_holds(&s->world.folder, path), SHOAL_ERR_USAGE,
+      "model.weights names %s, a checkpoint of the run in this folder, which goes on from its newest one and does "
+      "not read it: to begin a new run with these weights give --set run.name=NAME",
+      path);
   return SHOAL_OK;
 }
 

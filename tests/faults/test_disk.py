@@ -249,6 +249,8 @@ def test_disk_stage(glyphs, disk):
     folder = f"local/shoal-{os.geteuid()}"
     copy, first = staged("a", copied=True)
     shoal("ckpt", "diff", newest("plain"), newest("a"))
+    with open(f"{folder}/.{os.path.basename(copy)}.tmp-elsewhere-1", "w") as f:
+        f.write("of a start that was killed")
     assert staged("b", copied=False) == (copy, first)
     with open(copy, "r+b") as f:  # a bit of the disk
         f.seek(-1000, os.SEEK_END)

@@ -296,6 +296,12 @@ def test_folder_array(glyphs):
     assert "name: a-12" in shoal("config", "runs/a-12/run.yaml", env={"SLURM_ARRAY_TASK_ID": "12"}).stdout
     shoal("train", *args, env={"SLURM_ARRAY_TASK_ID": "2", "SHOAL_RUN_NAME": "b"})
     assert sorted(os.listdir("runs")) == ["a-1", "a-12", "b-2"]
+    with open("e.yaml", "w") as f:
+        f.write(read("runs/a-12/run.yaml").replace("name: a-12", "name: e"))
+    for variable, number in (("PBS_ARRAY_INDEX", "3"), ("PBS_ARRAYID", "4"), ("SGE_TASK_ID", "5"), ("LSB_JOBINDEX", "6")):
+        assert f"name: e-{number}\n" in shoal("config", "e.yaml", env={variable: number}).stdout
+    for none in ({"SGE_TASK_ID": "undefined"}, {"LSB_JOBINDEX": "0"}, {"PBS_ARRAY_INDEX": ""}):
+        assert "name: e\n" in shoal("config", "e.yaml", env=none).stdout
     r = train(1, "a", *args, env={"SLURM_ARRAY_TASK_ID": "1 2"}, code=3)
     assert 'SLURM_ARRAY_TASK_ID is "1 2"' in r.stderr, r.stderr
 

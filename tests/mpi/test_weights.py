@@ -115,6 +115,8 @@ def test_weights_refused(glyphs):
             r = train(ranks, "bad", *NET, *sets(run__epochs=1, model__weights=weights), *extra, code=2)
             assert_one_error(r, *words)
             assert not checkpoints("bad"), f'{checkpoints("bad")}'
+    r = train(2, "old", *NET, *sets(run__epochs=1, model__weights=weights), code=2)  # a run's own, to be trained on
+    assert_one_error(r, weights, "the run in this folder", "--set run.name=NAME")
     r = train(2, "bad", *NET, *sets(run__epochs=1, model__weights="absent.h5"), code=7)
     assert_one_error(r, "model.weights: cannot open absent.h5")
     with open(weights, "r+b") as f:

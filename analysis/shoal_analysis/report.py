@@ -220,7 +220,7 @@ class _Page:
 
     def _target_name(self) -> str:
         column, goal = self._column(), self._goal()
-        return f"{100 * goal:.4g} % test accuracy" if column == "test_acc" else f"a {column.replace('_', ' ').replace('train', 'training')} of {goal:.4g}"
+        return f"{min(100 * goal, 99.99 if goal < 1 else 100):.4g} % test accuracy" if column == "test_acc" else f"a {column.replace('_', ' ').replace('train', 'training')} of {goal:.4g}"
 
     def _reached(self) -> list[tuple[Run, Optional[Any]]]:
         goal = self._goal()

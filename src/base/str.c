@@ -289,6 +289,13 @@ const char *shoal_nearest(const char *word, const char *const *words, size_t n)
   return nearest;
 }
 
+const char *shoal_format_share(double share, char *buf, size_t cap)
+{
+  bool almost = share < 1 && share > 0.9999; /* a mistake in a million is not rounded away */
+  snprintf(buf, cap, "%.2f %%", almost ? 99.99 : 100 * share);
+  return buf;
+}
+
 const char *shoal_format_bytes(double bytes, char *buf, size_t cap)
 {
   static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

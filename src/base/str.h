@@ -50,6 +50,8 @@ void shoal_str_print(const shoal_str *s, FILE *out);
 /** The entry of words[n] nearest to `word` by edit distance, or NULL if none is near enough to suggest. */
 const char *shoal_nearest(const char *word, const char *const *words, size_t n);
 
+/** "97.53 %"; only what is all is "100.00 %".  Writes into `buf` and returns it. */
+const char *shoal_format_share(double share, char *buf, size_t cap);
 /* Human-readable units: "1.5 GiB", "83.2 ms", "2 h 03 min".  Both write into `buf` and return it. */
 const char *shoal_format_bytes(double bytes, char *buf, size_t cap);
 const char *shoal_format_seconds(double seconds, char *buf, size_t cap);

@@ -140,15 +140,17 @@ static void add_bar(page *p)
 static void add_figures(page *p)
 {
   const shoal_watch *w = p->w;
+  char share[16];
   shoal_str line = { 0 };
   double loss = isfinite(w->loss) || !w->train.n ? w->loss : w->train.value[w->train.n - 1];
   shoal_str_add(&line, "loss %s", isfinite(loss) ? "" : "not known yet");
   if (isfinite(loss)) shoal_str_add(&line, "%.4g", loss);
   if (isfinite(w->lr)) shoal_str_add(&line, "  lr %.4g", w->lr);
-  if (isfinite(w->test_acc)) shoal_str_add(&line, "  test accuracy %.2f %%", 100 * w->test_acc);
+  if (isfinite(w->test_acc))
+    shoal_str_add(&line, "  test accuracy %s", shoal_format_share(w->test_acc, share, sizeof share));
   if (isfinite(w->best_acc))
-    shoal_str_add(&line, "%s best %.2f %% at step %.0f", isfinite(w->test_acc) ? "," : "  accuracy", 100 * w->best_acc,
-                  w->best_step);
+    shoal_str_add(&line, "%s best %s at step %.0f", isfinite(w->test_acc) ? "," : "  accuracy",
+                  shoal_format_share(w->best_acc, share, sizeof share), w->best_step);
   add_text(p, line.text);
   shoal_str_clear(&line);
   shoal_str_add(&line, "%s", "");

@@ -484,6 +484,7 @@ static void add_mistakes(const predictor *p, shoal_str *out)
 
 static shoal_status print_summary(const predictor *p, FILE *out)
 {
+  char share[16];
   shoal_str s = { 0 };
   shoal_status st = SHOAL_OK;
   shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
@@ -498,8 +499,9 @@ static shoal_status print_summary(const predictor *p, FILE *out)
     shoal_str_add(&s, ": not counted\n");
   }
   if (p->known)
-    shoal_str_add(&s, "accuracy %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f\n", 100 * accuracy(p), p->correct,
-                  p->known, p->loss / (double)p->known);
+    shoal_str_add(&s, "accuracy %s (%" PRIu64 " of %" PRIu64 "), loss %.4f\n",
+                  shoal_format_share(accuracy(p), share, sizeof share), p->correct, p->known,
+                  p->loss / (double)p->known);
   if (p->known && p->classes <= WIDEST_TABLE) st = add_table(p, &s);
   if (p->known && p->classes > WIDEST_TABLE) add_mistakes(p, &s);
   if (st == SHOAL_OK) shoal_str_print(&s, out);

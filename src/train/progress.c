@@ -191,8 +191,10 @@ static progress_figures measure_progress(const shoal_session *s, double done, do
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
     snprintf(f.waiting, sizeof f.waiting, ", waiting %.0f %%", 100 * wait_share(s));
   }
+  char share[16];
   if (!isnan(s->record.test_acc))
-    snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %.2f %%", 100 * s->record.test_acc);
+    snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %s",
+             shoal_format_share(s->record.test_acc, share, sizeof share));
   if (isfinite(f.left_s))
     shoal_format_seconds(f.left_s, f.left, sizeof f.left);
   else
@@ -315,10 +317,11 @@ void shoal_session_report_live(shoal_session *s, double loss)
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[64] = "", loss[48] = "no update counted",
+  char time[32], test[64] = "", share[16], loss[48] = "no update counted",
                  speed[32] = ""; /* none without a step since the last row */
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
-    snprintf(test, sizeof test, ", test loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
+    snprintf(test, sizeof test, ", test loss %.4g, accuracy %s", s->record.test_loss,
+             shoal_format_share(s->record.test_acc, share, sizeof share));
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
   if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
   shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g%s, %s", (unsigned long long)s->clock.epoch,
@@ -471,7 +474,7 @@ static void report_tracing(const shoal_session *s)
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], memory[32];
+  char time[32], memory[32], share[16];
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
@@ -480,7 +483,8 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
              shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
-    shoal_info("  test           loss %.4g, accuracy %.2f %%", s->record.test_loss, 100 * s->record.test_acc);
+    shoal_info("  test           loss %.4g, accuracy %s", s->record.test_loss,
+               shoal_format_share(s->record.test_acc, share, sizeof share));
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   if (!s->clock.trained)

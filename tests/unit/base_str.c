@@ -261,8 +261,17 @@ static void test_memory(void)
   CHECK_EQ(shoal_round_up(64, 64), 64);
 }
 
+static void test_share(void)
+{
+  char buf[16];
+  CHECK(strcmp(shoal_format_share(1, buf, sizeof buf), "100.00 %") == 0, "%s", buf);
+  CHECK(strcmp(shoal_format_share(29999. / 30000, buf, sizeof buf), "99.99 %") == 0, "%s", buf);
+  CHECK(strcmp(shoal_format_share(0.97534, buf, sizeof buf), "97.53 %") == 0, "%s", buf);
+}
+
 int main(void)
 {
+  test_share();
   test_buffer();
   test_texts();
   test_nearest();

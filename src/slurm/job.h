@@ -42,8 +42,8 @@ void shoal_job_script(const shoal_job *j, shoal_str *out);
 /** Reads "90min", "2h" or what sbatch takes ("1-12:00:00", "30"), writes it as [D-]HH:MM:SS.  ERR_USAGE says what would do. */
 shoal_status shoal_job_time(const char *text, char out[SHOAL_JOB_TIME], double *seconds);
 
-/** Hands a script to sbatch.  *id: the number of the job; caller frees.  ERR_WORLD: there is no sbatch, or it has refused, and said
- *  why.
+/** Hands a script to sbatch.  *id: the number of the job; caller frees.  Within a job the new one does not get its variables.
+ *  ERR_WORLD: there is no sbatch, or it has refused, and said why.
  *  @param more  further options, such as --dependency=afterany:12 */
 shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id);
 

@@ -43,6 +43,32 @@ static void add_word(shoal_str *command, const char *word)
 
 /* ---- sbatch, scontrol ---- */
 
+/* Whether a variable tells of the job or step that this process is in.  What people set for Slurm's commands, or for MPI, does not. */
+static bool is_of_job(const char *name, size_t n)
+{
+  static const char *const begins[] = { "SLURM_", "SLURMD_", "PMI", "OMPI_" };
+  static const char *const kept[] = { "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT" };
+  bool is = false;
+  for (size_t i = 0; i < SHOAL_COUNT(begins); i++) is = is || strncmp(name, begins[i], strlen(begins[i])) == 0;
+  for (size_t i = 0; i < SHOAL_COUNT(kept); i++) is = is && !(strlen(kept[i]) == n && strncmp(name, kept[i], n) == 0);
+  return is && strncmp(name, "OMPI_MCA_", 9) != 0 && strncmp(name, "PMIX_MCA_", 9) != 0;
+}
+
+/* Within a job, sbatch would hand its variables on: the memory of that job, and the rank that this process is. */
+static void leave_job(shoal_str *command)
+{
+  if (!shoal_env_get(NULL, "SLURM_JOB_ID")) return;
+  add_word(command, "env");
+  for (char **line = environ; *line; line++) {
+    size_t n = strcspn(*line, "=");
+    if (!is_of_job(*line, n)) continue;
+    char *name = shoal_strdup_printf("%.*s", (int)n, *line);
+    add_word(command, "-u");
+    add_word(command, name);
+    free(name);
+  }
+}
+
 shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id)
 {
   shoal_str command = { 0 }, said = { 0 };
@@ -52,6 +78,7 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
       "sbatch is not on the PATH: this is no login node of a Slurm cluster, or Slurm's bin folder is to be added; "
       "the script is %s",
       script);
+  leave_job(&command);
   add_word(&command, "sbatch");
   add_word(&command, "--parsable");
   for (size_t i = 0; i < more->n; i++) add_word(&command, more->at[i]);

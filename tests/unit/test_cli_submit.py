@@ -97,6 +97,17 @@ def test_script(work):
     text = submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
     assert "--signal=USR1@235" in options(text) and "235 s before the time limit (from what an earlier start" in text
     assert "--signal=USR1@50" in options(submit("run.yaml", "--lead", 50, "--print").stdout)
+    # From within a job: the new one gets nothing of it, but what people set.
+    theirs = {"SLURM_MEM_PER_NODE": "300", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_CONF_X": "a b", "SLURMD_NODENAME": "n1",
+              "PMI_RANK": "0", "PMI2_X": "", "PMIX_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"}
+    ours = {"SLURM_CONF": "/etc/it's", "SLURM_CLUSTERS": "c", "SBATCH_PARTITION": "p", "OMPI_MCA_btl": "self", "PMIX_MCA_gds": "hash"}
+    with open("bin/sbatch", "a") as f:
+        f.write("env >sbatch.env\n")
+    for job in ({}, {"SLURM_JOB_ID": "7", "SLURM_JOBID": "7"}):
+        submit("run.yaml", "--set", "run.name=within", **theirs, **ours, **job)
+        there = dict(line.split("=", 1) for line in read("sbatch.env").splitlines())
+        assert {n: v for n, v in there.items() if n.startswith(("SLURM", "PMI", "OMPI_", "SBATCH_"))} == {
+            **{n: v for n, v in PLAIN_ENV.items() if n.startswith(("OMPI_MCA_", "PMIX_MCA_"))}, **ours, **({} if job else theirs)}
     r = submit("run.yaml", code=3, REFUSE="1")
     assert "sbatch has not taken the job (exit 1)" in r.stderr and not os.path.exists("runs/blobs/job.json")
     os.remove("bin/sbatch")

@@ -29,7 +29,9 @@ const shoal_verb_help shoal_status_help = {
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
   "are "
   "queued.\n"
-  "Slurm is asked once for all jobs, and only where squeue is on the PATH.",
+  "Slurm is asked once for all jobs, and only where squeue is on the PATH. If it does not answer, a line says why "
+  "(slurm_error\n"
+  "with --json), and jobs in the queue stay submitted.",
   flags,
   0,
   1,
@@ -188,6 +190,11 @@ static void print_table(const shoal_runs *runs, const shoal_queue *q)
     add_reason(&runs->at[i], &s, columns, &reasons);
   }
   fputs(out.text, stdout);
+  if (q->why) {
+    char shown[4096];
+    shoal_str_add(&reasons, "Slurm could not be asked, so what its queue says is not known: %s\n",
+                  shoal_show(q->why, shown, sizeof shown));
+  }
   if (reasons.text) printf("\n%s", reasons.text);
   shoal_str_free(&out);
   shoal_str_free(&reasons);
@@ -198,6 +205,7 @@ static void print_json(const shoal_runs *runs, const shoal_queue *q)
   shoal_json j = { .lines = 2, .out = stdout };
   shoal_json_object(&j, NULL);
   shoal_json_bool(&j, "slurm", q->asked);
+  shoal_json_string(&j, "slurm_error", q->why);
   shoal_json_array(&j, "runs");
   for (size_t i = 0; i < runs->n; i++) {
     const shoal_run_facts *r = &runs->at[i];

@@ -58,10 +58,11 @@ typedef struct {
 } shoal_queued;
 typedef struct {
   bool asked; /* else there is no squeue, or it does not answer */
+  char *why;  /* it does not, in one line, as it says itself; NULL: it does, or there is none */
   shoal_queued *at;
   size_t n;
 } shoal_queue;
-/** This user's jobs, elements of arrays each for itself.  Without Slurm none. */
+/** This user's jobs, elements of arrays each for itself.  Without Slurm none.  Waits 10 s for an answer, no longer. */
 void shoal_queue_read(shoal_queue *out);
 const shoal_queued *shoal_queue_find(const shoal_queue *q, const char *id); /* NULL: not there, or `id` is NULL */
 void shoal_queue_free(shoal_queue *q);

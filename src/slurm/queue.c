@@ -117,6 +117,8 @@ bool shoal_job_requeue(const char *id)
 
 /* ---- squeue ---- */
 
+enum { QUEUE_LIMIT_S = 10 };
+
 /* The next of the fields that "|" separates; NULL where Slurm has nothing to say. */
 static char *take_field(char **at)
 {
@@ -152,6 +154,17 @@ static int by_id(const void *a, const void *b)
   return strcmp(x->id ? x->id : "", y->id ? y->id : "");
 }
 
+/* Why squeue has no answer: the last line of its words, which the shell has put behind what it printed. */
+static char *no_answer(int code, shoal_str *said)
+{
+  enum { TIMED_OUT = 124, KILLED = 128 + 9 }; /* of timeout */
+  if (code == TIMED_OUT || code == KILLED) return shoal_strdup_printf("no answer within %d s", QUEUE_LIMIT_S);
+  if (said->len) said->text[said->len - 1] = '\0';
+  const char *end = said->len ? strrchr(said->text, '\n') : NULL, *last = end ? end + 1 : said->len ? said->text : "";
+  return *last ? shoal_strdup_printf("%s", last) : shoal_strdup_printf("squeue ends with %d", code);
+}
+
+/* timeout ends a group of processes: squeue may be a script.  Its warnings must not be among the lines of jobs. */
 void shoal_queue_read(shoal_queue *out)
 {
   shoal_str command = { 0 }, said = { 0 };
@@ -159,9 +172,14 @@ void shoal_queue_read(shoal_queue *out)
   *out = (shoal_queue){ .asked = false };
   if (!shoal_in_path("squeue")) return;
   shoal_error_take(&before);
-  shoal_str_add(&command, "squeue --noheader --array --user=%ld --format='%%i|%%T|%%S|%%r' 2>/dev/null",
-                (long)geteuid());
-  out->asked = run(&command, &said) == 0 && (!said.text || take_lines(said.text, out) == SHOAL_OK);
+  shoal_str_add(
+      &command,
+      "exec 3>&1; words=$(timeout -k 1 %d squeue --noheader --array --user=%ld --format='%%i|%%T|%%S|%%r' 2>&1 >&3);"
+      " code=$?; [ $code = 0 ] || printf '%%s\\n' \"$words\"; exit $code",
+      QUEUE_LIMIT_S, (long)geteuid());
+  int code = run(&command, &said);
+  out->asked = code == 0 && (!said.text || take_lines(said.text, out) == SHOAL_OK);
+  if (code != 0) out->why = no_answer(code, &said);
   if (out->n) qsort(out->at, out->n, sizeof *out->at, by_id);
   (void)shoal_error_put(&before);
   shoal_str_free(&command);
@@ -183,5 +201,6 @@ void shoal_queue_free(shoal_queue *q)
     free(q->at[i].reason);
   }
   free(q->at);
+  free(q->why);
   *q = (shoal_queue){ .asked = false };
 }

@@ -20,6 +20,7 @@ STUBS = {"sbatch": 'echo "$@" >>sbatch.args\necho $((100 + $(wc -l <sbatch.args)
          # one rank, which nothing may tell of the job but what the script itself says
          "srun": f'while [ "$1" != {shlex.quote(os.path.realpath(program()))} ]; do shift; done\n'
                  'exec env -u SLURM_JOB_ID -u SLURM_CPUS_PER_TASK "$@"\n',
+         "timeout": 'echo "$@" >>timeout.args\nshift 3\nexec /usr/bin/timeout -k 1 0.2 "$@"\n',  # the same, sooner
          "squeue": 'echo "$@" >>squeue.args; cat queue\n'}
 
 
@@ -165,7 +166,7 @@ def test_array(work):
     shoal("ckpt", "diff", by_job, by_hand)
     r = run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "7"}, code=2)
     assert "there is no element 7" in r.stderr
-    rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.splitlines()[1:])}
+    rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.split("\n\n")[0].splitlines()[1:])}
     assert rows["blobs"][0] == "done" and rows[".." + "blobs-array/local-sgd-seed3"[-17:]][0] == "done", rows
     assert sorted(v[-1] for v in rows.values() if v[0] == "submitted") == [f"101_{i}" for i in (1, 2, 3, 4, 6)]
     # The same command again is the same array; another one does not change its files.
@@ -305,8 +306,24 @@ def test_states(work):
         f.write("17|PENDING|N/A|PartitionTimeLimit\n")
     table = shoal("status").stdout
     assert re.search(r"^new .* 17         PartitionTi$", table, re.M) and "\nnew: job 17 waits: PartitionTimeLimit\n" in table, table
-    os.remove("queue")  # squeue fails: as if it were not there
-    assert {n: r["state"] for n, r in states().items()} == alone
+    # squeue fails, then hangs with a child: as if it were not there, and that is told.
+    stub("timeout")
+    for does, why in (("cat queue; echo first >&2; echo 'slurm_load_jobs error: \\c' >&2; exit 1", "slurm_load_jobs error: \\c"),
+                      ("cat queue; exit 3", "squeue ends with 3"), ("cat queue; sleep 1000", "no answer within 10 s")):
+        with open("bin/squeue", "w") as f:
+            f.write(f"#!/bin/bash\n{does}\n")
+        r = json.loads(shoal("status", "--json").stdout)
+        assert r["slurm"] is False and r["slurm_error"] == why, r["slurm_error"]
+        assert {os.path.relpath(x["run"], "runs"): x["state"] for x in r["runs"]} == alone
+        lines = shoal("status").stdout.splitlines()
+        assert [x for x in lines if "Slurm" in x] == [f"Slurm could not be asked, so what its queue says is not known: {why}"]
+    assert read("timeout.args").count("-k 1 10 squeue ") == 6
+    stub("squeue")
+    with open("queue", "w"):
+        pass
+    with open("bin/squeue", "a") as f:  # a warning is no answer, and no job
+        f.write("echo 'squeue: warning' >&2\n")
+    assert json.loads(shoal("status", "--json").stdout)["slurm_error"] is None
     with open("queue", "w"):
         pass
     assert states()["new"]["state"] == "gone" and states("runs/again").keys() == {"again"}

@@ -393,6 +393,7 @@ static shoal_status wait_for_shard(shoal_ckpt_writer *c, const char *path)
     uint64_t since = atomic_load(&c->all_there_ns);
     if (atomic_load(&c->dropped))
       return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_PEER, "no checkpoint: another rank failed"));
+    SHOAL_TRY(shoal_expect_folder(path)); /* it may have been moved away: nothing will come then */
     SHOAL_CHECK(!since || shoal_seconds_since(since) < atomic_load(&c->late_s), SHOAL_ERR_IO,
                 "%s, which another rank has written, is not to be seen here: do all nodes see the same folder?", path);
     usleep(NAP_US);

@@ -248,7 +248,7 @@ shoal_status shoal_cmd_doctor(int argc, char **argv)
   bool helped;
   shoal_args *a = NULL;
   shoal_doctor_options o;
-  shoal_launcher_wish wish = { .ranks = 0 };
+  shoal_launcher_wish wish = { .judges = true };
   shoal_status st = shoal_args_parse(&shoal_doctor_help, argc, argv, &helped, &a);
   if (st == SHOAL_OK && helped) return SHOAL_OK;
   if (st == SHOAL_OK) st = read_count(a, "--ranks", &wish.ranks);

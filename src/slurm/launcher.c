@@ -312,7 +312,7 @@ static bool binds_by_choice(const shoal_env *e)
   return shoal_env_get(e, "SLURM_CPU_BIND") && !shoal_env_get(e, "SLURM_CPU_BIND_TYPE");
 }
 
-static shoal_status add_srun(const shoal_env *e, const job *j, const shape *s, shoal_texts *words)
+static shoal_status add_srun(const shoal_env *e, const job *j, const shape *s, bool judges, shoal_texts *words)
 {
   SHOAL_TRY(shoal_texts_add(words, "srun"));
   SHOAL_TRY(shoal_texts_add(words, "--mpi=pmix"));
@@ -321,7 +321,7 @@ static shoal_status add_srun(const shoal_env *e, const job *j, const shape *s, s
   SHOAL_TRY(add_number(words, "--ntasks-per-node", s->most_on));
   SHOAL_TRY(add_number(words, "--cpus-per-task", s->cores));
   if (!binds_by_choice(e)) SHOAL_TRY(shoal_texts_add(words, "--cpu-bind=cores"));
-  SHOAL_TRY(shoal_texts_add(words, "--kill-on-bad-exit=1"));
+  SHOAL_TRY(shoal_texts_add(words, judges ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1"));
   /* The step around us has CPUs of the job, and srun would wait until it ends. */
   return j->in_task ? shoal_texts_add(words, "--overlap") : SHOAL_OK;
 }
@@ -345,7 +345,7 @@ static shoal_status plan_srun(const shoal_env *e, const shoal_launcher_wish *w, 
                     j.id);
   if (st == SHOAL_OK) st = count_ranks(&j, w, &s);
   if (st == SHOAL_OK) st = choose_cores(e, &j, w, &s);
-  if (st == SHOAL_OK) st = add_srun(e, &j, &s, &out->words);
+  if (st == SHOAL_OK) st = add_srun(e, &j, &s, w->judges, &out->words);
   if (st == SHOAL_OK) {
     tell_srun(&j, &s, &out->told);
     out->ranks = s.ranks;

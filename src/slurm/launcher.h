@@ -20,6 +20,7 @@ int shoal_allocation_tasks(void);
 
 typedef struct {
   int ranks, nodes, cores; /* cores of a rank, as Slurm counts CPUs; 0: not asked for */
+  bool judges;             /* a rank that ends with another code than 0 ends no other: the code is a verdict */
 } shoal_launcher_wish;
 
 typedef struct {

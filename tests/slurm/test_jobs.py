@@ -351,6 +351,8 @@ def test_doctor():
     assert "8 ranks on 4 nodes of Slurm job" in text and "shoal doctor: 8 ranks on 4 nodes, n1 .. n4" in text, said(r)
     assert "0 faults" in text and "--exclude" not in text, said(r)
     assert "equal on all nodes" in text and "ms of each other" in text and "by PMIx" in text, said(r)
+    r = on_cluster("salloc", "--immediate=60", *EIGHT, program(), "doctor", "--needs", "0.01", "--expect", "100000", code=7)
+    assert "Terminat" not in r.stderr, said(r)  # a verdict ends nobody
 
 
 def test_stage(glyphs):

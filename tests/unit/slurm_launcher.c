@@ -16,6 +16,8 @@ static const shoal_launcher_site vm = { .host = "vm", .cores = 2, .mpirun = "mpi
                                  mpich = { .host = "vm", .cores = 2, .mpirun = "HYDRA build details:" },
                                  cluster = { .host = "n1", .cores = 4, .srun = true };
 
+static bool judges; /* of the wish */
+
 static shoal_status plan(const char *variables, int ranks, int nodes, int cores, const shoal_launcher_site *site,
                          shoal_launcher *out)
 {
@@ -29,7 +31,7 @@ static shoal_status plan(const char *variables, int ranks, int nodes, int cores,
   free(text);
   REQUIRE(shoal_env_read(path, &e) == SHOAL_OK, "variables");
   unlink(path);
-  shoal_status st = shoal_launcher_plan(e, &(shoal_launcher_wish){ ranks, nodes, cores }, site, out);
+  shoal_status st = shoal_launcher_plan(e, &(shoal_launcher_wish){ ranks, nodes, cores, judges }, site, out);
   shoal_env_destroy(e);
   return st;
 }
@@ -158,6 +160,11 @@ static void equal_nodes(void)
   starts(JOB4 "SLURM_NTASKS=8\nSLURM_CPUS_PER_TASK=4\nSLURM_JOB_CPUS_PER_NODE=8(x4)\n", 0, 0, 2, &cluster,
          SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=2" BOUND " shoal",
          "16 CPUs of the job left idle");
+  judges = true; /* a rank's code is a verdict, and no reason to end the others */
+  starts(BATCH42, 0, 0, 0, &cluster,
+         SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=1 --cpu-bind=cores --kill-on-bad-exit=0 shoal",
+         "8 ranks");
+  judges = false;
   /* how to bind: a person's choice stays, that of the step which submitted this job does not */
   starts(BATCH42 "SLURM_CPU_BIND=none\n", 0, 0, 0, &cluster,
          SRUN "--nodes=4 --ntasks=8 --ntasks-per-node=2 --cpus-per-task=1 --kill-on-bad-exit=1 shoal", "8 ranks");

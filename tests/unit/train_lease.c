@@ -98,8 +98,16 @@ static void test_one(void)
   CHECK(attempt(false, &other) == 2, "an interactive start waits two minutes");
   shoal_lease_destroy(other);
   other = NULL;
-  put("job 11 host n9 pid 4242 started 1\n", 119);
-  CHECK(attempt(false, &other) == 0, "a second is not waited for");
+  uint64_t since;
+  int got;
+  do { /* three seconds are left, or two and a bit; once more if this machine took them for the attempt itself */
+    shoal_lease_destroy(other);
+    other = NULL;
+    since = shoal_now_ns();
+    put("job 11 host n9 pid 4242 started 1\n", 117);
+    got = attempt(false, &other);
+  } while (shoal_seconds_since(since) > 2);
+  CHECK(got == 0, "three seconds are not waited for");
   put("job 11 host n9 pid 4242 started 1\n", 121);
   CHECK(attempt(true, &l) == 1, "a stale lease was not taken");
   shoal_lease_destroy(other);
@@ -107,7 +115,6 @@ static void test_one(void)
   int pid = fork(); /* another process of this kernel, while we live */
   if (pid == 0) {
     uint64_t start = shoal_now_ns();
-    int got;
     while ((got = attempt(true, &other)) == 0) usleep(100000);
     _exit(got == 2 && shoal_seconds_since(start) > 4 ? 0 : 1);
   }

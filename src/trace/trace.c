@@ -150,7 +150,7 @@ static inline void record(shoal_trace *t, const shoal_trace_record *r)
   uint64_t ns = r->t1_ns > r->t0_ns ? r->t1_ns - r->t0_ns : 0;
   if (ns >= SHOAL_PAUSE_LEAST_MS * 1000000ull) ns -= shoal_paused_ns(r->t0_ns, r->t1_ns); /* in totals, not in spans */
   if (r->link != SHOAL_LINK_CONTROL) t->total_ns[r->kind] += ns;
-  if (!t->ring) return;
+  if (!t->ring || t->paused) return;
   if (t->level == SHOAL_TRACE_BY_STEP && r->kind == SHOAL_TRACE_EXCHANGE && r->link == SHOAL_LINK_CONTROL) return;
   t->spans++;
   if (t->level == SHOAL_TRACE_BY_STEP && is_summed((shoal_trace_kind)r->kind))
@@ -204,6 +204,11 @@ void shoal_trace_blocked(shoal_trace *t, const shoal_trace_exchange *x, uint64_t
 {
   shoal_trace_transfer(t, SHOAL_TRACE_EXCHANGE, x, t0_ns, t1_ns);
   shoal_trace_transfer(t, SHOAL_TRACE_WAIT, x, t0_ns, t1_ns);
+}
+
+void shoal_trace_pause(shoal_trace *t, bool pause)
+{
+  t->paused = pause;
 }
 
 void shoal_trace_set_step(shoal_trace *t, uint64_t step)
@@ -309,7 +314,7 @@ static shoal_status failure(shoal_trace *t)
 
 shoal_status shoal_trace_flush(shoal_trace *t, bool even_if_recent)
 {
-  if (!t->ring) return failure(t);
+  if (!t->ring || (t->paused && !even_if_recent)) return failure(t);
   uint64_t begin = shoal_now_ns();
   bool due = even_if_recent || begin - t->last_flush_ns >= t->flush_every_ns;
   update_row(t, begin, due);

@@ -122,6 +122,8 @@ shoal_status shoal_trace_close(shoal_trace *t);
 /** Index of a name in the string table; adds it on first use.  A linear search: call it once per name, not per step. */
 uint32_t shoal_trace_op(shoal_trace *t, const char *name);
 void shoal_trace_set_step(shoal_trace *t, uint64_t step);
+/** Keeps no records while `pause`; totals and counters go on.  What is due to be written waits.  For measuring what recording costs. */
+void shoal_trace_pause(shoal_trace *t, bool pause);
 /** Record a completed span.  Cost: about 20 ns.  Level BY_STEP keeps totals, writes a record for each STEP, INPUT,
  *  CHECKPOINT and EVALUATION span, and sums the other kinds into one record per step and kind. */
 void shoal_trace_span(shoal_trace *t, shoal_trace_kind kind, uint32_t op, uint64_t t0_ns, uint64_t t1_ns);

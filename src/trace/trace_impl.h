@@ -49,6 +49,7 @@ struct shoal_trace {
   shoal_trace_shared *own;  /* its memory if that is owned */
   uint64_t written, room;   /* records stored, and the number at which the ring looked full */
   uint64_t step, total_ns[SHOAL_TRACE_KIND_COUNT];
+  bool paused;
   uint64_t spans, flush_ns;
   double span_ns; /* measured cost of one span, including its two clock readings */
   shoal_counters counters;

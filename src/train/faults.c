@@ -30,12 +30,13 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step",  "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
                                        "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place",
-                                       "fault.start",       "fault.eval",      "fault.delay" };
+                                       "fault.start",       "fault.eval",      "fault.delay",     "fault.trace_off" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
   s->faults = (shoal_faults){ .stop_step = -1, .kill_step = -1, .exit_step = -1, .nan_step = -1, .lr = 1 };
   s->faults.no_exchange = (uint64_t)shoal_config_int(c, "fault.no_exchange");
+  s->faults.trace_off = (uint64_t)shoal_config_int(c, "fault.trace_off");
   s->faults.jitter_s = shoal_config_float(c, "fault.jitter") * 1e-3;
   s->faults.delay_s = shoal_config_float(c, "fault.delay") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
@@ -139,6 +140,7 @@ void shoal_session_delay_evaluation(const shoal_session *s)
 shoal_status shoal_session_act_faults(shoal_session *s, const shoal_batch *b)
 {
   s->faults.left_out = s->faults.no_exchange && (s->run.step + 1) % s->faults.no_exchange == 0;
+  if (s->faults.trace_off) shoal_trace_pause(s->run.trace, s->run.step / s->faults.trace_off % 2 == 1);
   if ((int64_t)s->run.step == s->faults.stop_step) {
     kill(getpid(), SIGUSR1); /* another thread hears it */
     while (!shoal_stop_ignores(SHOAL_STOP_USR1) && !shoal_stop_requested()) usleep(100);

@@ -160,6 +160,7 @@ typedef struct {
   shoal_fault_place nan_place;                       /* of nan_step */
   double compute_s, ckpt_s, start_s, eval_s, jitter_s, delay_s;
   uint64_t no_exchange; /* 0: never */
+  uint64_t trace_off;   /* 0: never */
   bool left_out;        /* this step's exchange is skipped */
   int64_t seed;
   float lr;

@@ -107,6 +107,29 @@ static void every_field(void)
   shoal_trace_file_data_destroy(f);
 }
 
+/* In turns with records and without; totals count both. */
+static void paused(void)
+{
+  const char *path = temp_path("paused.h5");
+  shoal_trace *t;
+  REQUIRE(shoal_trace_open(path, SHOAL_TRACE_BY_OP, &info, &t) == SHOAL_OK, "open");
+  for (uint64_t step = 0; step < 20; step++) {
+    shoal_trace_pause(t, step / 5 % 2 == 1);
+    shoal_trace_set_step(t, step);
+    shoal_trace_end_step(t, 12, 1000 * step, 1000 * step + 10, 8);
+    CHECK_OK(shoal_trace_flush(t, false));
+  }
+  CHECK_NEAR(shoal_trace_total_s(t, SHOAL_TRACE_STEP), 20 * 10e-9, 1e-15);
+  CHECK_OK(shoal_trace_close(t));
+  shoal_trace_file_data *f = read_back(path);
+  const shoal_trace_data *d = &f->ranks[0];
+  REQUIRE(d->n == 10, "%zu records", (size_t)d->n);
+  for (uint64_t i = 0; i < 10; i++) CHECK_EQ(d->records[i].step, i < 5 ? i : i + 5);
+  CHECK_EQ(d->attempt_rows[0].spans, 10);
+  CHECK_EQ(d->attempt_rows[0].samples, 20 * 8);
+  shoal_trace_file_data_destroy(f);
+}
+
 /* One record per step, kind and link for what is summed; single ones for what is not. */
 static void by_step(void)
 {
@@ -507,6 +530,7 @@ int main(void)
   temp_make();
   layout();
   every_field();
+  paused();
   by_step();
   exchanges();
   newest(100);

@@ -248,12 +248,12 @@ static shoal_status check_keep(const shoal_model *m, const selection *s)
   return SHOAL_OK;
 }
 
-/* The ADD that ends residual block r, or -1; *shortcut is its other input. */
+/* The ADD of two that ends residual block r, or -1; *shortcut is its other input. */
 static int find_add(const shoal_model *m, int r, int *shortcut)
 {
   for (int i = 0; i < m->nodes; i++) {
     const shoal_node *n = &m->node[i];
-    if (n->kind != SHOAL_OP_ADD || n->residual == r) continue;
+    if (n->kind != SHOAL_OP_ADD || n->residual == r || shoal_node_inputs(n) != 2) continue;
     for (int k = 0; k < 2; k++)
       if (n->in[k] >= 0 && m->node[n->in[k]].residual == r) {
         *shortcut = n->in[1 - k];
@@ -294,7 +294,7 @@ static void reduce_add(const rebuild *r, const selection *s, int i, shoal_node *
     n->kind = SHOAL_OP_RELU;
     n->relu = false;
     n->in[0] = shortcut;
-    n->in[1] = -2;
+    n->in[1] = SHOAL_NO_INPUT;
     if (*removed) r->map[i] = at;
     return;
   }

@@ -27,7 +27,7 @@ static void append(shoal_model *m, shoal_model *copy, size_t weights_at, size_t 
 {
   for (int i = 0; i < copy->nodes; i++) {
     shoal_node n = copy->node[i];
-    for (int k = 0; k < SHOAL_OP_INPUTS; k++) move_number(&n.in[k], m->nodes);
+    for (int k = 0; k < shoal_node_inputs(&n); k++) move_number(&n.in[k], m->nodes);
     for (int k = 0; k < SHOAL_OP_WEIGHTS; k++) move_number(&n.weight[k], m->params);
     for (int k = 0; k < 2; k++) move_number(&n.factor[k], m->params);
     move_number(&n.stats, (int)stats_at);

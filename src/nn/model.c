@@ -90,7 +90,6 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out)
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in)
 {
   shoal_node n = { .kind = kind,
-                   .in = { in, -2 },
                    .kernel = { 1, 1 },
                    .stride = { 1, 1 },
                    .eps = 1e-5f,
@@ -100,6 +99,8 @@ shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in)
                    .stats = -1,
                    .space = -1,
                    .residual = -1 };
+  n.in[0] = in;
+  for (int k = 1; k < SHOAL_OP_INPUTS; k++) n.in[k] = SHOAL_NO_INPUT;
   snprintf(n.name, sizeof n.name, "%s", name);
   return n;
 }
@@ -168,12 +169,14 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
 
 static shoal_status check_inputs(const shoal_model *m, const shoal_node *n)
 {
-  for (int k = 0; k < shoal_node_inputs(n); k++)
+  for (int k = 0; k < shoal_node_inputs(n); k++) {
     SHOAL_CHECK(n->in[k] >= -1 && n->in[k] < m->nodes, SHOAL_ERR_ARG,
                 "layer %s: input %d is node %d; must be -1 (the network's input) or a node before it, 0 to %d", n->name,
                 k, n->in[k], m->nodes - 1);
-  SHOAL_CHECK(n->kind != SHOAL_OP_ADD || n->in[0] != n->in[1], SHOAL_ERR_ARG,
-              "layer %s: adds a tensor to itself; give two different inputs", n->name);
+    for (int j = 0; j < k; j++)
+      SHOAL_CHECK(n->in[j] != n->in[k], SHOAL_ERR_ARG, "layer %s: reads a tensor twice; give different inputs",
+                  n->name);
+  }
   int last_unit = m->nodes ? m->node[m->nodes - 1].unit : 0;
   SHOAL_CHECK(n->unit == last_unit || n->unit == last_unit + (m->nodes > 0), SHOAL_ERR_ARG,
               "layer %s: unit %d; must be %d or the next one, because units follow each other", n->name, n->unit,
@@ -279,7 +282,6 @@ shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init
   SHOAL_CHECK(n.name[0] && strlen(n.name) + strlen(".running_mean") < SHOAL_NAME_MAX, SHOAL_ERR_ARG,
               "layer name '%s' is empty or too long; at most %d characters", n.name,
               SHOAL_NAME_MAX - 1 - (int)strlen(".running_mean"));
-  if (n.kind != SHOAL_OP_ADD) n.in[1] = -2;
   SHOAL_TRY(check_inputs(m, &n));
   SHOAL_TRY(infer_node(m, &n, w));
   SHOAL_TRY(check_weights(m, &n, w));
@@ -310,7 +312,7 @@ static shoal_status check_graph(shoal_model *m)
     bool read = i == m->nodes - 1;
     m->culprit = i;
     for (int j = i + 1; j < m->nodes; j++) {
-      read = read || m->node[j].in[0] == i || m->node[j].in[1] == i;
+      for (int k = 0; k < shoal_node_inputs(&m->node[j]); k++) read = read || m->node[j].in[k] == i;
       SHOAL_CHECK(strcmp(n->name, m->node[j].name) != 0, SHOAL_ERR_ARG, "model %s: two layers are named %s", m->name,
                   n->name);
     }

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 
 enum { SHOAL_NAME_MAX = 64 };
+enum { SHOAL_NO_INPUT = -2 }; /* of a node, behind its last input */
 
 typedef enum {
   SHOAL_INIT_ZERO,
@@ -59,7 +60,7 @@ typedef struct {
 typedef struct {
   shoal_op_kind kind;
   char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1" */
-  int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; unused -2 */
+  int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2];
   bool bias, relu;
@@ -76,6 +77,13 @@ typedef struct {
   int64_t rank;    /* rank r of the factors; 0: an ordinary weight */
   uint64_t stream; /* number of the node in the full model: selects its dropout random stream */
 } shoal_node;
+
+static inline int shoal_node_inputs(const shoal_node *n)
+{
+  int k = 0;
+  while (k < SHOAL_OP_INPUTS && n->in[k] != SHOAL_NO_INPUT) k++;
+  return k;
+}
 
 /* A maximal range of the arena in which all parameters decay or none does; the unit of an optimizer pass. */
 typedef struct {
@@ -107,7 +115,7 @@ typedef struct {
 shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out);
 void shoal_model_destroy(shoal_model *m);
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
-/** Returns a node with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, unit 0, no
+/** Returns a node of one input with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, unit 0, no
  *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its

@@ -8,10 +8,6 @@
 void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, shoal_op_desc *d);
 /** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
 int shoal_node_params(const shoal_node *n, int ids[3]);
-static inline int shoal_node_inputs(const shoal_node *n)
-{
-  return n->kind == SHOAL_OP_ADD ? 2 : 1;
-}
 /** Whether any parameter of a node is trained. */
 bool shoal_node_trains(const shoal_model *m, const shoal_node *n);
 /** Marks two parameters as the factors of `w` (a parameter of the model that is cut): sets their initialisation and

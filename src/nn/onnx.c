@@ -149,9 +149,20 @@ static void put_linear(writer *w, const shoal_node *n, const char *x, const char
   if (bias) simple(w, "Add", product, bias, output);
 }
 
-/* The operator of node n, from x to output. */
-static void put_operator(writer *w, const shoal_node *n, const char *x, const char *other, const char *output)
+static const char *value_of(const writer *w, int v)
 {
+  return v < 0 ? w->input : w->value[v];
+}
+
+static void take_all(writer *w, const shoal_node *n)
+{
+  for (int k = 0; k < shoal_node_inputs(n); k++) take(w, value_of(w, n->in[k]));
+}
+
+/* The operator of node n to output. */
+static void put_operator(writer *w, const shoal_node *n, const char *output)
+{
+  const char *x = value_of(w, n->in[0]);
   const shoal_model *m = w->f->model;
   const char *weight = n->weight[0] >= 0 ? m->param[n->weight[0]].name : NULL;
   const char *bias = n->weight[1] >= 0 ? m->param[n->weight[1]].name : NULL;
@@ -167,8 +178,9 @@ static void put_operator(writer *w, const shoal_node *n, const char *x, const ch
     simple(w, "Relu", x, NULL, output);
     return;
   case SHOAL_OP_ADD:
-    simple(w, "Add", x, other, output);
-    return;
+    begin(w, shoal_node_inputs(n) == 2 ? "Add" : "Sum", output);
+    take_all(w, n);
+    break;
   case SHOAL_OP_CONV:
     begin(w, "Conv", output);
     take(w, x);
@@ -225,25 +237,19 @@ static void put_operator(writer *w, const shoal_node *n, const char *x, const ch
   end(w);
 }
 
-static const char *value_of(const writer *w, int v)
-{
-  return v < 0 ? w->input : w->value[v];
-}
-
 static void put_layer(writer *w, int i)
 {
   const shoal_model *m = w->f->model;
   const shoal_node *n = &m->node[i];
-  const char *x = value_of(w, n->in[0]), *other = shoal_node_inputs(n) > 1 ? value_of(w, n->in[1]) : NULL;
   bool last = i == m->nodes - 1;
   char before[VALUE_MAX];
   if (n->kind == SHOAL_OP_DROPOUT && !last) {
-    snprintf(w->value[i], VALUE_MAX, "%s", x);
+    snprintf(w->value[i], VALUE_MAX, "%s", value_of(w, n->in[0]));
     return;
   }
   snprintf(w->value[i], VALUE_MAX, last ? "logits" : "%s/out", n->name);
   snprintf(before, sizeof before, "%s/before_relu", n->name);
-  put_operator(w, n, x, other, n->relu ? before : w->value[i]);
+  put_operator(w, n, n->relu ? before : w->value[i]);
   if (n->relu) simple(w, "Relu", before, NULL, w->value[i]);
 }
 

@@ -80,7 +80,7 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, sh
                         .scratch = slot_at(p, p->scratch),
                         .weights_version = p->version,
                         .at = p->at.at };
-  for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
+  for (int k = 0; k < shoal_node_inputs(n); k++) {
     a->x[k] = input_at(p, q, k);
     a->dx[k] = slot_at(p, q->dx[k]);
   }
@@ -151,7 +151,7 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
 {
   shoal_planned *q = &p->node[i];
   shoal_op_args a;
-  for (int k = 0; k < SHOAL_OP_INPUTS; k++)
+  for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
     if (q->entry[k] >= 0)
       SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
                                             slot_at(p, q->entry[k])));
@@ -246,7 +246,7 @@ static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, sh
   }
   if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, &a));
   if (q->op->dw_with_dx) SHOAL_TRY(announce_node(p, i, announce, ctx));
-  for (int k = 0; k < SHOAL_OP_INPUTS; k++)
+  for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
     if (q->sum[k].from >= 0)
       SHOAL_TRY(p->backend->ops->add(p->backend, q->sum[k].n, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));
   return SHOAL_OK;

@@ -47,15 +47,22 @@ static bool same_format(const shoal_format *a, const shoal_format *b)
   return a->bytes == b->bytes && a->dense == b->dense && (a->dense || a->detail == b->detail);
 }
 
-/* Whether both inputs can share one slot: they need the format of the sum, and a value that has a gradient already must
+static int inputs_of(const shoal_planned *q)
+{
+  return shoal_op_inputs(&q->op->desc);
+}
+
+/* Whether all inputs can share one slot: they need the format of the sum, and a value that has a gradient already must
  * be its only owner, because the contribution is added there. */
 static bool can_share(const walk *w, const shoal_planned *q)
 {
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < inputs_of(q); k++) {
     if (!same_format(&q->op->in_format[k], &q->format)) return false;
-  for (int k = 0; k < 2; k++)
     if (wants(w, q->in[k]) && w->grad[q->in[k]] >= 0 && w->refs[w->grad[q->in[k]]] > 1) return false;
-  return q->in[0] != q->in[1];
+    for (int j = 0; j < k; j++)
+      if (q->in[j] == q->in[k]) return false;
+  }
+  return true;
 }
 
 static void shared_sum(walk *w, shoal_planned *q, int moment)
@@ -65,7 +72,7 @@ static void shared_sum(walk *w, shoal_planned *q, int moment)
   q->skip_data = !q->op->desc.relu;
   w->refs[s]--;
   if (!q->skip_data && !in_place) s = shoal_plan_add_slot(w->p, q->format.bytes, moment, moment);
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < inputs_of(q); k++) {
     int v = q->in[k];
     q->dx[k] = s;
     if (!wants(w, v)) continue;
@@ -81,10 +88,10 @@ static void shared_sum(walk *w, shoal_planned *q, int moment)
   }
 }
 
-static void separate_sum(walk *w, shoal_planned *q, int moment)
+static void separate_inputs(walk *w, shoal_planned *q, int moment)
 {
   w->refs[q->dy]--;
-  for (int k = 0; k < 2; k++) {
+  for (int k = 0; k < inputs_of(q); k++) {
     q->dx[k] = shoal_plan_add_slot(w->p, q->op->in_format[k].bytes, moment, moment);
     if (wants(w, q->in[k])) bind(w, q, k, q->dx[k], moment);
   }
@@ -124,12 +131,12 @@ static void walk_back(walk *w)
     shoal_plan_use_slot(p, q->dy, moment);
     if (!q->op->desc.need_dx)
       w->refs[q->dy]--;
-    else if (q->op->desc.kind != SHOAL_OP_ADD)
+    else if (inputs_of(q) == 1)
       single_input(w, q, moment);
-    else if (can_share(w, q))
+    else if (q->op->desc.kind == SHOAL_OP_ADD && can_share(w, q))
       shared_sum(w, q, moment);
     else
-      separate_sum(w, q, moment);
+      separate_inputs(w, q, moment);
   }
 }
 

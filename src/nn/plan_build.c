@@ -9,8 +9,8 @@
 #include "nn/plan_impl.h"
 #include <stdlib.h>
 
-/* Slots per node at most: output, two entries, saved, gradient of a product, dx of both inputs; a few for all. */
-enum { SLOTS_PER_NODE = 7, SLOTS_MORE = 8 };
+/* Slots per node at most: output, saved, gradient of a product, and an entry and dx of each input; a few for all. */
+enum { SLOTS_PER_NODE = 3, SLOTS_PER_INPUT = 2, SLOTS_MORE = 8 };
 
 int shoal_plan_add_slot(shoal_plan *p, size_t bytes, int birth, int death)
 {
@@ -112,8 +112,10 @@ static bool may_overwrite(const shoal_plan *p, const reads *r, int i)
 {
   const shoal_planned *q = &p->node[i];
   int v = q->in[0];
+  for (int k = 1; k < shoal_node_inputs(&p->model->node[i]); k++)
+    if (q->in[k] == v) return false;
   return q->op->y_may_be_x && v >= 0 && r[v].forward == i && r[v].backward < 0 && !r[v].pinned &&
-         p->node[v].format.bytes == q->format.bytes && q->in[1] != v;
+         p->node[v].format.bytes == q->format.bytes;
 }
 
 static void forward_slots(shoal_plan *p, const reads *r)
@@ -178,7 +180,9 @@ static shoal_status plan_slots(shoal_plan *p)
 {
   size_t scratch = 0;
   reads *r;
-  p->slot_room = p->model->nodes * SLOTS_PER_NODE + SLOTS_MORE;
+  p->slot_room = SLOTS_MORE;
+  for (int i = 0; i < p->model->nodes; i++)
+    p->slot_room += SLOTS_PER_NODE + SLOTS_PER_INPUT * shoal_node_inputs(&p->model->node[i]);
   SHOAL_TRY(SHOAL_ALLOC((size_t)p->slot_room, &p->slot));
   SHOAL_TRY(SHOAL_ALLOC((size_t)p->model->nodes, &r));
   find_reads(p, r);
@@ -204,7 +208,7 @@ static shoal_status build(shoal_plan *p, const shoal_model *m)
     shoal_planned *q = &p->node[i];
     q->y = q->saved = q->dy = q->dproduct = SHOAL_NO_SLOT;
     for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
-      q->in[k] = -2;
+      q->in[k] = SHOAL_NO_INPUT;
       q->entry[k] = q->dx[k] = q->sum[k].from = q->sum[k].to = SHOAL_NO_SLOT;
     }
   }

@@ -14,15 +14,15 @@ static int find_layer(const shoal_text *r, const char *name, int before)
 {
   for (int i = 0; i < before; i++)
     if (strcmp(r->layers[i].node.name, name) == 0) return i;
-  return -2;
+  return SHOAL_NO_INPUT;
 }
 
 static shoal_status resolve_input(const shoal_text *r, int i, int k)
 {
   shoal_text_layer *l = &r->layers[i];
   const char *name = l->in.at[k];
-  l->read[k] = strcmp(name, "input") == 0 ? -1 : find_layer(r, name, i);
-  if (l->read[k] >= -1) return SHOAL_OK;
+  l->node.in[k] = strcmp(name, "input") == 0 ? -1 : find_layer(r, name, i);
+  if (l->node.in[k] != SHOAL_NO_INPUT) return SHOAL_OK;
   const char **names;
   SHOAL_TRY(SHOAL_ALLOC((size_t)r->n, &names));
   for (int j = 0; j < i; j++) names[j] = r->layers[j].node.name;
@@ -39,19 +39,20 @@ static shoal_status resolve(shoal_text *r)
 {
   for (int i = 0; i < r->n; i++) {
     shoal_text_layer *l = &r->layers[i];
-    int takes = shoal_node_inputs(&l->node);
+    shoal_op_arity takes = shoal_op_arity_of(l->node.kind);
+    int names = (int)l->in.n;
     SHOAL_CHECK(strcmp(l->node.name, "input") != 0 && find_layer(r, l->node.name, i) < 0, SHOAL_ERR_USAGE,
                 SHOAL_AT_LAYER "%s; choose another name", SHOAL_LAYER_PLACE(r, l),
                 strcmp(l->node.name, "input") == 0 ? "this is the name of the network's input"
                                                    : "a layer before it has this name");
-    SHOAL_CHECK((l->in.n == 0 && takes == 1) || (int)l->in.n == takes, SHOAL_ERR_USAGE,
-                SHOAL_AT_LAYER "%s reads %d layer%s; in names %zu%s", SHOAL_LAYER_PLACE(r, l),
-                shoal_op_kind_name(l->node.kind), takes, takes == 1 ? "" : "s", l->in.n,
-                takes > 1 ? ", write in: [one, other]" : "");
-    l->read[0] = i - 1;
-    for (int k = 0; k < (int)l->in.n; k++) SHOAL_TRY(resolve_input(r, i, k));
-    for (int k = 0; k < takes; k++)
-      if (l->read[k] >= 0) r->layers[l->read[k]].readers++;
+    SHOAL_CHECK((names == 0 && takes.least == 1) || (names >= takes.least && names <= takes.most), SHOAL_ERR_USAGE,
+                SHOAL_AT_LAYER "%s reads %d%s layer%s; in names %d%s", SHOAL_LAYER_PLACE(r, l),
+                shoal_op_kind_name(l->node.kind), takes.least, takes.most > takes.least ? " or more" : "",
+                takes.most == 1 ? "" : "s", names, takes.least > 1 ? ", write in: [one, other]" : "");
+    l->node.in[0] = i - 1;
+    for (int k = 0; k < names; k++) SHOAL_TRY(resolve_input(r, i, k));
+    for (int k = 0; k < shoal_node_inputs(&l->node); k++)
+      if (l->node.in[k] >= 0) r->layers[l->node.in[k]].readers++;
   }
   return SHOAL_OK;
 }
@@ -69,14 +70,14 @@ static shoal_status fuse_relus(shoal_text *r)
   for (int i = 0; i < r->n; i++) {
     shoal_text_layer *l = &r->layers[i];
     for (int k = 0; k < shoal_node_inputs(&l->node); k++)
-      if (l->read[k] >= 0) l->read[k] = number[l->read[k]];
-    shoal_text_layer *from = l->read[0] >= 0 ? &r->layers[l->read[0]] : NULL;
+      if (l->node.in[k] >= 0) l->node.in[k] = number[l->node.in[k]];
+    shoal_text_layer *from = l->node.in[0] >= 0 ? &r->layers[l->node.in[0]] : NULL;
     bool fused = l->node.kind == SHOAL_OP_RELU && !l->facts.cut && from && from->readers == 1 && may_have_relu(from) &&
                  !from->facts.relu;
     if (fused) {
       from->facts.relu = true;
       from->readers = l->readers;
-      number[i] = l->read[0];
+      number[i] = l->node.in[0];
       shoal_texts_free(&l->in);
       continue;
     }
@@ -100,7 +101,7 @@ static shoal_status choose_units(shoal_text *r)
   if (r->cuts) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC((size_t)r->n + 1, &last));
   for (int i = 0; i < r->n; i++)
-    for (int k = 0; k < shoal_node_inputs(&r->layers[i].node); k++) last[r->layers[i].read[k] + 1] = i;
+    for (int k = 0; k < shoal_node_inputs(&r->layers[i].node); k++) last[r->layers[i].node.in[k] + 1] = i;
   for (int i = 1; i < r->n; i++) {
     shoal_text_layer *l = &r->layers[i];
     reach = SHOAL_MAX(reach, last[i - 1]);
@@ -117,7 +118,6 @@ static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, 
   const shoal_layer_facts *f = &l->facts;
   shoal_node n = l->node;
   bool pool = n.kind == SHOAL_OP_MAXPOOL || n.kind == SHOAL_OP_AVGPOOL;
-  for (int k = 0; k < shoal_node_inputs(&n); k++) n.in[k] = l->read[k];
   if (shoal_layer_keys[shoal_layer_key_number("kernel")].kinds >> n.kind & 1)
     for (int k = 0; k < 2; k++) {
       n.kernel[k] = (int)f->kernel[k];

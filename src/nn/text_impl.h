@@ -29,7 +29,7 @@ typedef struct {
   const char *name;
   shoal_key_type type;
   size_t at;      /* in shoal_layer_facts */
-  unsigned kinds; /* bit k: operations of kind k have it */
+  uint64_t kinds; /* bit k: operations of kind k have it */
   bool required;
   double low, high; /* COUNT, PAIR, REAL: low <= value <= high */
 } shoal_layer_key;
@@ -43,10 +43,9 @@ shoal_init shoal_init_from_name(const char *name); /* SHOAL_INIT_ONE, which is n
 
 /* A layer as it is written. */
 typedef struct {
-  shoal_node node; /* kind and name */
+  shoal_node node; /* kind, name and inputs */
   shoal_layer_facts facts;
-  shoal_texts in;            /* names; empty: the layer before */
-  int read[SHOAL_OP_INPUTS]; /* their numbers; -1: the network's input */
+  shoal_texts in; /* names; empty: the layer before */
   int readers;
   int line, column;       /* of the layer */
   int in_line, in_column; /* of its inputs */

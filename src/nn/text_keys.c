@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BIT(kind)  (1u << SHOAL_OP_##kind)
+#define BIT(kind)  (UINT64_C(1) << SHOAL_OP_##kind)
 #define WEIGHTED   (BIT(LINEAR) | BIT(CONV))
 #define WINDOWED   (BIT(CONV) | BIT(MAXPOOL) | BIT(AVGPOOL))
 #define NORMS      (BIT(BATCHNORM) | BIT(LAYERNORM))
@@ -22,8 +22,8 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "momentum", SHOAL_KEY_REAL, AT(momentum), BIT(BATCHNORM), false, 0, 1 },
   { "p", SHOAL_KEY_REAL, AT(p), BIT(DROPOUT), true, 0, 1 },
   { "relu", SHOAL_KEY_FLAG, AT(relu), BIT(LINEAR) | BIT(CONV) | BIT(BATCHNORM) | BIT(ADD), false, 0, 0 },
-  { "cut", SHOAL_KEY_FLAG, AT(cut), ~0u, false, 0, 0 },
-  { "block", SHOAL_KEY_COUNT, AT(block), ~0u, false, 0, MOST },
+  { "cut", SHOAL_KEY_FLAG, AT(cut), ~UINT64_C(0), false, 0, 0 },
+  { "block", SHOAL_KEY_COUNT, AT(block), ~UINT64_C(0), false, 0, MOST },
   { .name = NULL },
 };
 

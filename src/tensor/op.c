@@ -6,10 +6,27 @@
 #include <stdio.h>
 
 static const char *const kind_names[] = {
-#define X(name, text) text,
+#define X(name, text, least, most) text,
   SHOAL_OP_LIST(X)
 #undef X
 };
+static const shoal_op_arity arities[] = {
+#define X(name, text, least, most) { least, most },
+  SHOAL_OP_LIST(X)
+#undef X
+};
+
+shoal_op_arity shoal_op_arity_of(shoal_op_kind kind)
+{
+  return arities[kind];
+}
+
+int shoal_op_inputs(const shoal_op_desc *d)
+{
+  int n = 0;
+  while (n < arities[d->kind].most && d->in[n].ndim > 0) n++;
+  return n;
+}
 
 const char *shoal_op_kind_name(shoal_op_kind kind)
 {
@@ -109,14 +126,28 @@ static shoal_status infer_batchnorm(const shoal_op_desc *d, shoal_shape *out)
   return SHOAL_OK;
 }
 
+/* Enough of them, each of a possible shape. */
+static shoal_status check_inputs(const shoal_op_desc *d)
+{
+  const char *op = shoal_op_kind_name(d->kind);
+  int n = shoal_op_inputs(d), least = arities[d->kind].least;
+  SHOAL_CHECK(n >= least, SHOAL_ERR_ARG, "%s: %d input%s; it needs %d or more", op, n, n == 1 ? "" : "s", least);
+  for (int k = 0; k < n; k++) {
+    char what[24];
+    snprintf(what, sizeof what, "input %d", k + 1);
+    SHOAL_TRY(check_shape(op, what, &d->in[k], 1, SHOAL_MAX_DIMS));
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status infer_add(const shoal_op_desc *d, shoal_shape *out)
 {
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
-  SHOAL_TRY(check_shape("add", "first input", &d->in[0], 1, SHOAL_MAX_DIMS));
-  SHOAL_TRY(check_shape("add", "second input", &d->in[1], 1, SHOAL_MAX_DIMS));
-  SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
-              "add: inputs are %s and %s; both must have the same shape", shoal_shape_text(&d->in[0], a),
-              shoal_shape_text(&d->in[1], b));
+  SHOAL_TRY(check_inputs(d));
+  for (int k = 1; k < shoal_op_inputs(d); k++)
+    SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[k]), SHOAL_ERR_ARG,
+                "add: inputs are %s and %s; all must have the same shape", shoal_shape_text(&d->in[0], a),
+                shoal_shape_text(&d->in[k], b));
   *out = d->in[0];
   return SHOAL_OK;
 }

@@ -28,30 +28,34 @@
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 
-/* kind, name in messages and traces.  Weights in order: see each line. */
+enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
+
+/* kind, name in messages and traces, least and most inputs.  Weights in order: see each line. */
 #define SHOAL_OP_LIST(X)                                                                                               \
-  X(LINEAR, "linear")       /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
-  X(CONV, "conv")           /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */        \
-  X(BATCHNORM, "batchnorm") /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */          \
-  X(LAYERNORM, "layernorm") /* over the last dimension; w0 scale, w1 shift */                                          \
-  X(RELU, "relu")                                                                                                      \
-  X(GELU, "gelu")             /* exact: x Phi(x), by erf */                                                            \
-  X(MAXPOOL, "maxpool")       /* padding never wins */                                                                 \
-  X(AVGPOOL, "avgpool")       /* padding not counted */                                                                \
-  X(GLOBALPOOL, "globalpool") /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                           \
-  X(ADD, "add")               /* y = x0 + x1, equal shapes; relu fusable */                                            \
-  X(FLATTEN, "flatten")       /* any format -> dense [n, c*h*w] in canonical order */                                  \
-  X(DROPOUT, "dropout")       /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
-#define X(name, text) SHOAL_OP_##name,
+  X(LINEAR, "linear", 1, 1)       /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */   \
+  X(CONV, "conv", 1, 1)           /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */  \
+  X(BATCHNORM, "batchnorm", 1, 1) /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */    \
+  X(LAYERNORM, "layernorm", 1, 1) /* over the last dimension; w0 scale, w1 shift */                                    \
+  X(RELU, "relu", 1, 1)                                                                                                \
+  X(GELU, "gelu", 1, 1)             /* exact: x Phi(x), by erf */                                                      \
+  X(MAXPOOL, "maxpool", 1, 1)       /* padding never wins */                                                           \
+  X(AVGPOOL, "avgpool", 1, 1)       /* padding not counted */                                                          \
+  X(GLOBALPOOL, "globalpool", 1, 1) /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                     \
+  X(ADD, "add", 2, SHOAL_OP_INPUTS) /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                       \
+  X(FLATTEN, "flatten", 1, 1)       /* any format -> dense [n, c*h*w] in canonical order */                            \
+  X(DROPOUT, "dropout", 1, 1)       /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
+#define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X
 const char *shoal_op_kind_name(shoal_op_kind kind);
-
-enum { SHOAL_OP_INPUTS = 2, SHOAL_OP_WEIGHTS = 2 };
+typedef struct {
+  int least, most;
+} shoal_op_arity;
+shoal_op_arity shoal_op_arity_of(shoal_op_kind kind);
 
 typedef struct {
   shoal_op_kind kind;
-  shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; in[1] only for ADD */
+  shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; behind the last input ndim is 0 */
   int kernel[2], stride[2], pad[2];     /* h, w: CONV and pools */
   bool bias;
   bool relu;       /* max(., 0) fused at the end, where the list says so */
@@ -63,6 +67,8 @@ typedef struct {
   bool need_dx;    /* false for the first layer: backward_data is never called */
 } shoal_op_desc;
 
+/** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
+int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
  *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1]. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
@@ -107,8 +113,8 @@ struct shoal_op {
   shoal_format in_format[SHOAL_OP_INPUTS]; /* formats chosen by the producers; dx has the same */
   shoal_format out_format;                 /* dy has the same */
   size_t saved_bytes, scratch_bytes;
-  bool y_may_be_x;   /* forward may run in place, where x is not needed later (ADD: on either input) */
-  bool dx_may_be_dy; /* backward_data may run in place (ADD: dx[0], dx[1] or both) */
+  bool y_may_be_x;   /* forward may run in place, where x is not needed later (ADD: on any input) */
+  bool dx_may_be_dy; /* backward_data may run in place (ADD: any of dx, or all) */
   bool backward_reads_x, backward_reads_y; /* else the buffers may be reused after forward */
   bool dw_with_dx; /* backward_data also produces dw (norms); backward_weights is NULL then.  With need_dx
                       false backward_data is called all the same, with dx NULL */

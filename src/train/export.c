@@ -20,7 +20,7 @@ static void put_layers(const shoal_model *m, shoal_json *j)
     shoal_json_string(j, "name", n->name);
     shoal_json_string(j, "kind", shoal_op_kind_name(n->kind));
     shoal_json_array(j, "inputs"); /* names of layers; null: the sample */
-    for (int k = 0; k < SHOAL_OP_INPUTS && n->in[k] >= -1; k++)
+    for (int k = 0; k < shoal_node_inputs(n); k++)
       shoal_json_string(j, NULL, n->in[k] >= 0 ? m->node[n->in[k]].name : NULL);
     shoal_json_end(j);
     if (spatial) {

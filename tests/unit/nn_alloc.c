@@ -55,7 +55,10 @@ int main(void)
   const shoal_shape image = { 3, { 3, 32, 32 } };
   for (int k = 0; k < 4; k++) {
     shoal_plan_mode mode = k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN;
-    shoal_model *m[] = { rig_network("chain"), rig_network("residual"), rig_network("forks"),
+    shoal_model *m[] = { rig_network("chain"),
+                         rig_network("residual"),
+                         rig_network("forks"),
+                         rig_network("branches"),
                          rig_model("resnet20", "", &image, 10),
                          rig_model("mlp", "model.widths=[64,32] model.norm=batch model.dropout=0.1", &image, 10) };
     for (int chain = 0; chain < 2; chain++) {

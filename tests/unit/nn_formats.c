@@ -189,7 +189,11 @@ static shoal_model *mixed_sum(void)
 
 int main(void)
 {
-  shoal_model *m[] = { rig_network("chain"), rig_network("residual"), rig_network("forks"), mixed_sum(),
+  shoal_model *m[] = { rig_network("chain"),
+                       rig_network("residual"),
+                       rig_network("forks"),
+                       rig_network("branches"),
+                       mixed_sum(),
                        rig_model("mlp", "model.widths=[7,5] model.norm=layer model.dropout=0.3", &SHOAL_SHAPE(2, 2, 3),
                                  4) };
   for (size_t i = 0; i < sizeof m / sizeof m[0]; i++) {

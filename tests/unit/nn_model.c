@@ -231,7 +231,7 @@ static void test_refusals(void)
   expect_refusal(m, &n, "layer gelu: gelu: relu cannot be fused");
   n = shoal_node_make(SHOAL_OP_ADD, "twice", -1);
   n.in[1] = -1;
-  expect_refusal(m, &n, "adds a tensor to itself");
+  expect_refusal(m, &n, "reads a tensor twice");
   n = wide(SHOAL_OP_LINEAR, "", -1, 4);
   expect_refusal(m, &n, "empty or too long");
   n = wide(SHOAL_OP_CONV, "c", -1, 4);
@@ -242,7 +242,8 @@ static void test_refusals(void)
   expect_refusal(m, &n, "rank 5");
   n.rank = 0;
   CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_ZERO, NULL));
-  CHECK_OK(shoal_model_add(m, &(shoal_node){ .kind = SHOAL_OP_RELU, .name = "r", .in = { 0 } }, SHOAL_INIT_ZERO, NULL));
+  n = shoal_node_make(SHOAL_OP_RELU, "r", 0);
+  CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_ZERO, NULL));
   n = wide(SHOAL_OP_CONV, "d", -1, 4);
   n.unit = 1;
   CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_ZERO, NULL));

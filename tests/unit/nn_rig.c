@@ -139,6 +139,27 @@ static void build_forks(shoal_model *m)
   put_linear(m, "fc", g, 3, false, 1);
 }
 
+static int put_join(shoal_model *m, shoal_op_kind kind, const char *name, int n, const int *in, bool relu, int unit)
+{
+  shoal_node node = shoal_node_make(kind, name, in[0]);
+  for (int k = 1; k < n; k++) node.in[k] = in[k];
+  node.relu = relu;
+  node.unit = unit;
+  return put(m, node, SHOAL_INIT_ZERO);
+}
+
+/* Layers of several inputs, each of which has other readers, too. */
+static void build_branches(shoal_model *m)
+{
+  int x = put_conv(m, "conv1", -1, 4, 3, 1, true, 0, -1);
+  int a = put_conv(m, "a", x, 4, 3, 1, false, 0, -1), b = put_conv(m, "b", x, 4, 1, 1, true, 0, -1);
+  int s =
+      put_join(m, SHOAL_OP_ADD, "s", 4, (const int[]){ a, x, b, put_conv(m, "c", a, 4, 1, 1, true, 0, -1) }, true, 0);
+  int t = put_join(m, SHOAL_OP_ADD, "t", 3, (const int[]){ s, a, b }, false, 0);
+  x = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", t, false, 1, -1);
+  put_linear(m, "fc", x, 3, false, 1);
+}
+
 static void build_wide(shoal_model *m)
 {
   int x = put_conv(m, "conv", -1, 4, 3, 3, true, 0, -1);
@@ -157,6 +178,7 @@ shoal_model *rig_network(const char *which)
   if (strcmp(which, "residual") == 0) build_residual(m);
   if (strcmp(which, "forks") == 0) build_forks(m);
   if (strcmp(which, "wide") == 0) build_wide(m);
+  if (strcmp(which, "branches") == 0) build_branches(m);
   REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish %s", which);
   return m;
 }

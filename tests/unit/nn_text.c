@@ -88,7 +88,7 @@ static void test_round(void)
     { "vgg16", "model.width=0.25 model.dropout=0.5" },
     { "vgg16", "model.batch_norm=false" },
   };
-  static const char *const nets[] = { "chain", "residual", "forks", "wide" };
+  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
 }
@@ -174,7 +174,8 @@ static void test_refusals(void)
       "net.yaml:3:33: layer linear2 reads \"flta\", which is no layer; did you mean flat" },
     { "layers:\n  - { op: flatten, in: b }\n  - { op: linear, width: 3, name: b }\n",
       "layer flatten1 reads \"b\", which is not before it" },
-    { "layers:\n  - { op: flatten, name: a }\n  - { op: add, in: a }\n", "layer add2: add reads 2 layers; in names 1" },
+    { "layers:\n  - { op: flatten, name: a }\n  - { op: add, in: a }\n",
+      "layer add2: add reads 2 or more layers; in names 1" },
     { "layers:\n  - { op: relu, name: a, in: [input, input] }\n", "layer a: relu reads 1 layer; in names 2" },
     { "layers:\n  - { op: conv, width: 3, kernel: 3 }\n  - { op: linear, width: classes }\n",
       "net.yaml:3:5: layer linear2: its output is [3,30,10] for a sample" },

@@ -124,7 +124,7 @@ static void pointwise_cases(void)
       for (int eval = 0; eval < 2; eval++) {
         shoal_op_desc *d = new_case(kinds[k], shapes[i]);
         if (d->kind == SHOAL_OP_ADD) {
-          d->in[1] = d->in[0];
+          for (int n = 1; n < 2 + (int)i % 3; n++) d->in[n] = d->in[0];
           d->relu = i % 2;
         }
         d->p = ps[i % SHOAL_COUNT(ps)];

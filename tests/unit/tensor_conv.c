@@ -67,7 +67,7 @@ static void check_conv(const shape *s, int layouts)
         const float *got, *want;
         size_t n;
       } tensors[] = { { "y", got.y, want.y, v.y_n },
-                      { "dx", got.dx[0], want.dx[0], v.x_n },
+                      { "dx", got.dx[0], want.dx[0], v.x_n[0] },
                       { "dw", got.dw[0], want.dw[0], v.w_n[0] } };
       for (int k = 0; k < 3; k++)
         CHECK(same_bits(tensors[k].got, tensors[k].want, tensors[k].n), "%s, input %s, %d threads: %s off by %.3g",

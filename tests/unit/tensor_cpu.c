@@ -57,7 +57,7 @@ static void check_bits(const pair *p, const char *what)
 {
   const results *a = &p->first, *b = &p->second;
   CHECK(same_bits(a->y, b->y, p->v.y_n), "%s: y has other bits", what);
-  CHECK(same_bits(a->dx[0], b->dx[0], p->v.x_n), "%s: dx has other bits", what);
+  CHECK(same_bits(a->dx[0], b->dx[0], p->v.x_n[0]), "%s: dx has other bits", what);
   for (int i = 0; i < 2; i++) {
     CHECK(same_bits(a->dw[i], b->dw[i], p->v.w_n[i]), "%s: dw%d has other bits", what, i);
     CHECK(same_bits(a->stats[i], b->stats[i], p->v.stats_n), "%s: statistics have other bits", what);
@@ -105,7 +105,7 @@ static void check_channels_last(shoal_backend *cpu, shoal_backend *ref, shoal_op
   rig_forward(&r, &p.second, APART);
   rig_backward(&r, &p.second, APART);
   double y = worst_error(p.second.y, p.first.y, p.v.y_n, 1);
-  double dx = worst_error(p.second.dx[0], p.first.dx[0], p.v.x_n, 1);
+  double dx = worst_error(p.second.dx[0], p.first.dx[0], p.v.x_n[0], 1);
   double dw = worst_error(p.second.dw[0], p.first.dw[0], p.v.w_n[0], 1);
   describe(&d, text);
   CHECK_LT(y, 2e-6, "%s", text);

@@ -20,7 +20,7 @@ static void mask_of(shoal_backend *b, const shoal_op_desc *d, uint64_t seed, uin
   results r;
   rig g;
   values_make(&v, d, GRID, 1);
-  for (int64_t i = 0; i < v.x_n; i++) v.x[0][i] = v.dy[i] = 1;
+  for (int64_t i = 0; i < v.x_n[0]; i++) v.x[0][i] = v.dy[i] = 1;
   results_make(&r, &v);
   rig_open(&g, b, d, NULL, &v);
   g.at = (shoal_address){ .seed = seed, .step = step, .slot0 = slot0 };
@@ -28,7 +28,7 @@ static void mask_of(shoal_backend *b, const shoal_op_desc *d, uint64_t seed, uin
   rig_forward(&g, &r, APART);
   if (d->training) rig_backward(&g, &r, APART);
   memcpy(y, r.y, (size_t)v.y_n * sizeof(float));
-  memcpy(dx, r.dx[0], (size_t)v.x_n * sizeof(float));
+  memcpy(dx, r.dx[0], (size_t)v.x_n[0] * sizeof(float));
   rig_close(&g);
   results_free(&r);
   values_free(&v);

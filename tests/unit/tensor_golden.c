@@ -3,7 +3,8 @@
 #include "base/mem.h"
 #include "tensor_rig.h"
 
-enum { Y, DX0, DX1, DW0, DW1, MEAN, VARIANCE, RESULTS };
+enum { GOLDEN_INPUTS = 3 };
+enum { Y, DX0, DW0 = DX0 + GOLDEN_INPUTS, DW1, MEAN, VARIANCE, RESULTS };
 
 static const struct {
   shoal_op_desc d;
@@ -26,7 +27,7 @@ static void fill(float *p, int64_t n, int64_t salt)
 
 static void check_sum(size_t k, int which, const float *got, int64_t n)
 {
-  static const char *const names[] = { "y", "dx0", "dx1", "dw0", "dw1", "running mean", "running variance" };
+  static const char *const names[] = { "y", "dx0", "dx1", "dx2", "dw0", "dw1", "running mean", "running variance" };
   double sum = 0, limit = 2e-6 * golden[k].want[which].scale;
   char text[160];
   for (int64_t i = 0; i < n; i++) sum += got[i] * pattern(i, 9);
@@ -41,8 +42,8 @@ int test_golden(shoal_backend *b)
     rig g;
     values_make(&v, &golden[k].d, GRID, 1);
     results_make(&r, &v);
+    for (int i = 0; i < v.inputs; i++) fill(v.x[i], v.x_n[i], i < 2 ? 1 + i : 8 + i);
     for (int i = 0; i < 2; i++) {
-      fill(v.x[i], v.x_n, 1 + i);
       fill(v.w[i], v.w_n[i], 3 + i);
       fill(v.stats[i], v.stats_n, 5 + i);
     }
@@ -53,8 +54,8 @@ int test_golden(shoal_backend *b)
     rig_forward(&g, &r, APART);
     if (rig_trains(&g)) rig_backward(&g, &r, APART);
     check_sum(k, Y, r.y, v.y_n);
+    for (int i = 0; rig_trains(&g) && i < v.inputs; i++) check_sum(k, DX0 + i, r.dx[i], v.x_n[i]);
     for (int i = 0; i < 2; i++) {
-      if (rig_trains(&g)) check_sum(k, DX0 + i, r.dx[i], i < v.inputs ? v.x_n : 0);
       if (rig_trains(&g)) check_sum(k, DW0 + i, r.dw[i], v.w_n[i]);
       check_sum(k, MEAN + i, r.stats[i], v.stats_n);
     }

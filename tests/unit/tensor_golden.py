@@ -28,7 +28,8 @@ CASES = [
     ("MAXPOOL", (2, 17, 6, 6), dict(kernel=(2, 3), stride=(3, 1), pad=(0, 1))),
     ("AVGPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
-    ("ADD", (3, 10, 5, 7), dict(relu=True)),
+    ("ADD", (3, 10, 5, 7), dict(relu=True, inputs=2)),
+    ("ADD", (3, 17, 5, 4), dict(relu=True, inputs=3)),
     ("FLATTEN", (3, 10, 5, 7), dict()),
     ("DROPOUT", (3, 10), dict(training=False)),
 ]
@@ -58,7 +59,7 @@ def apply(kind, x, w, stats, a):
     if kind == "DROPOUT":
         return F.dropout(x[0], 0.5, training)
     simple = {"RELU": F.relu, "GELU": F.gelu, "GLOBALPOOL": lambda t: t.mean((2, 3)), "FLATTEN": lambda t: t.flatten(1)}
-    return x[0] + x[1] if kind == "ADD" else simple[kind](x[0])
+    return sum(x[1:], x[0]) if kind == "ADD" else simple[kind](x[0])
 
 
 def weights(kind, shape, a):
@@ -83,7 +84,8 @@ def digest(t):
 
 def run(kind, shape, a):
     training = a.get("training", True)
-    x = [pattern(shape, 1), pattern(shape, 2)][: 2 if kind == "ADD" else 1]
+    shapes = a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1)
+    x = [pattern(s, (1, 2, 10)[i]) for i, s in enumerate(shapes)]
     w = weights(kind, shape, a)
     stats = [pattern((shape[1],), 5), pattern((shape[1],), 6).abs() + 1] if kind == "BATCHNORM" else [None, None]
     for t in x + w:
@@ -92,14 +94,14 @@ def run(kind, shape, a):
     y = F.relu(y) if a.get("relu") else y
     if training:
         y.backward(pattern(tuple(y.shape), 7))
-    grads = [t.grad for t in x] + [None] * (2 - len(x)) + [t.grad for t in w] + [None] * (2 - len(w))
+    grads = [t.grad for t in x] + [None] * (3 - len(x)) + [t.grad for t in w] + [None] * (2 - len(w))
     return [y] + grads + stats
 
 
 def literal(kind, shape, a):
     fields = [f".kind = SHOAL_OP_{kind}", ".in[0] = { %d, { %s } }" % (len(shape), ", ".join(map(str, shape)))]
-    if kind == "ADD":
-        fields.append(fields[-1].replace("[0]", "[1]"))
+    for i, s in enumerate((a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1))[1:]):
+        fields.append(".in[%d] = { %d, { %s } }" % (i + 1, len(s), ", ".join(map(str, s))))
     if "out" in a:
         out = [0] * len(shape)
         out[1 if kind == "CONV" else -1] = a["out"]
@@ -112,7 +114,7 @@ def literal(kind, shape, a):
     return textwrap.fill(", ".join(fields), 110, initial_indent="{ { ", subsequent_indent="    ")
 
 
-print("/* Written by tensor_golden.py: sums of y, dx0, dx1, dw0, dw1, running mean and variance, and their scales. */")
+print("/* Written by tensor_golden.py: sums of y, dx0, dx1, dx2, dw0, dw1, running mean and variance, and their scales. */")
 print("// clang-format off")
 for kind, shape, a in CASES:
     print("%s },\n  { %s } }," % (literal(kind, shape, a), ",\n    ".join(digest(t) for t in run(kind, shape, a))))

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "tensor_rig.h"
 
-enum { X0, X1, W0, W1, TENSORS };
+enum { X0, W0 = SHOAL_OP_INPUTS, W1, TENSORS };
 enum { SINGLES = 4, DIRECTIONS = 2, PROBES_MAX = TENSORS * (SINGLES + DIRECTIONS) };
 
 typedef struct {
@@ -24,8 +24,8 @@ typedef struct {
 
 static float *tensor_of(const values *v, int tensor, int64_t *n)
 {
-  if (tensor <= X1) {
-    *n = tensor < v->inputs ? v->x_n : 0;
+  if (tensor < W0) {
+    *n = tensor < v->inputs ? v->x_n[tensor] : 0;
     return v->x[tensor];
   }
   *n = v->w_n[tensor - W0];
@@ -71,7 +71,7 @@ static size_t choose_probes(const values *v, const shoal_op_desc *d, probe *prob
   for (int t = 0; t < TENSORS; t++) {
     int64_t n;
     tensor_of(v, t, &n);
-    if (n == 0 || (t <= X1 && !d->need_dx)) continue;
+    if (n == 0 || (t < W0 && !d->need_dx)) continue;
     for (int i = 0; i < SINGLES + DIRECTIONS; i++) {
       shoal_rng_block r = shoal_rng((uint64_t)t, SHOAL_RNG_TEST, (uint64_t)i, 2);
       int64_t index = i == 0 ? 0 : i == 1 ? n - 1 : i < SINGLES ? (int64_t)shoal_rng_below(&r, (uint64_t)n) : -1;
@@ -88,7 +88,7 @@ static void check_probe(const probe *p, const values *v, const results *r, const
   double numeric = 0, analytic = 0, scale = 0;
   int64_t n;
   tensor_of(v, p->tensor, &n);
-  const float *g = p->tensor <= X1 ? r->dx[p->tensor] : r->dw[p->tensor - W0];
+  const float *g = p->tensor < W0 ? r->dx[p->tensor] : r->dw[p->tensor - W0];
   for (int64_t i = 0; i < v->y_n; i++) {
     double term = v->dy[i] * p->slope[i];
     numeric += term;
@@ -110,7 +110,7 @@ static void check_gradient(shoal_backend *b, const shoal_op_desc *d)
   describe(d, text);
   values_make(&v, d, d->kind == SHOAL_OP_MAXPOOL ? DISTINCT : GRID, 6);
   if (d->kind == SHOAL_OP_RELU)
-    for (int64_t i = 0; i < v.x_n; i++) v.x[0][i] += v.x[0][i] >= 0 ? 0.25f : -0.25f;
+    for (int64_t i = 0; i < v.x_n[0]; i++) v.x[0][i] += v.x[0][i] >= 0 ? 0.25f : -0.25f;
   results_make(&up, &v);
   results_make(&down, &v);
   rig_open(&r, b, d, NULL, &v);

@@ -11,7 +11,7 @@ static double longest_sum(const shoal_op_desc *d, const values *v)
 {
   double channels = 1;
   if (d->kind == SHOAL_OP_CONV) channels = (double)d->out.dim[1];
-  if (d->kind == SHOAL_OP_LINEAR) channels = (double)v->y_n / (double)(v->x_n / d->in[0].dim[d->in[0].ndim - 1]);
+  if (d->kind == SHOAL_OP_LINEAR) channels = (double)v->y_n / (double)(v->x_n[0] / d->in[0].dim[d->in[0].ndim - 1]);
   double inputs = v->w_n[0] ? (double)v->w_n[0] / channels : 1; /* ci * kh * kw, or in */
   double backward = v->w_n[0] ? (double)v->y_n / channels : 1;  /* rows, or n * p * q */
   return fmax(fmax(inputs, backward), channels);
@@ -85,8 +85,9 @@ static void check_against_ref(shoal_backend *b, shoal_backend *ref, const shoal_
   for (int i = 0; i < 2; i++) {
     compare(text, i ? "running variance" : "running mean", got.stats[i], want.stats[i], v.stats_n, limit, 0);
     compare(text, i ? "dw1" : "dw0", got.dw[i], want.dw[i], v.w_n[i], limit, 0);
-    if (i < v.inputs) compare(text, i ? "dx1" : "dx0", got.dx[i], want.dx[i], v.x_n, limit, dx_terms(d));
   }
+  for (int i = 0; i < v.inputs; i++)
+    compare(text, i ? "another dx" : "dx0", got.dx[i], want.dx[i], v.x_n[i], limit, dx_terms(d));
   results_free(&got);
   results_free(&want);
   values_free(&v);
@@ -98,8 +99,9 @@ static void check_same(const char *text, const char *when, const values *v, cons
   for (int i = 0; i < 2; i++) {
     CHECK(same_bits(a->stats[i], b->stats[i], v->stats_n), "%s: statistics have other bits %s", text, when);
     CHECK(same_bits(a->dw[i], b->dw[i], v->w_n[i]), "%s: dw has other bits %s", text, when);
-    if (i < v->inputs) CHECK(same_bits(a->dx[i], b->dx[i], v->x_n), "%s: dx has other bits %s", text, when);
   }
+  for (int i = 0; i < v->inputs; i++)
+    CHECK(same_bits(a->dx[i], b->dx[i], v->x_n[i]), "%s: dx has other bits %s", text, when);
 }
 
 /* The same operation again, then in place where it claims to manage that. */
@@ -200,7 +202,7 @@ static void check_pool_ties(shoal_backend *b)
   d.kernel[0] = d.kernel[1] = 3;
   d.stride[0] = d.stride[1] = 3;
   values_make(&v, &d, GRID, 5);
-  for (int64_t i = 0; i < v.x_n; i++) v.x[0][i] = v.x[0][i] > 0 ? 1 : 0;
+  for (int64_t i = 0; i < v.x_n[0]; i++) v.x[0][i] = v.x[0][i] > 0 ? 1 : 0;
   for (int64_t i = 0; i < v.y_n; i++) v.dy[i] = 1;
   results_make(&r, &v);
   run(b, &d, NULL, &v, &r);
@@ -228,7 +230,7 @@ static void check_nan(shoal_backend *b, const shoal_op_desc *given, float nan)
   if (!d.relu && d.kind != SHOAL_OP_RELU && !pool) return;
   describe(&d, text);
   values_make(&v, &d, GRID, 6);
-  v.x[0][v.x_n / 3] = v.x[0][v.x_n - 1] = nan;
+  v.x[0][v.x_n[0] / 3] = v.x[0][v.x_n[0] - 1] = nan;
   results_make(&got, &v);
   results_make(&bare, &v);
   run(b, &d, NULL, &v, &got);
@@ -249,7 +251,7 @@ static void check_nan(shoal_backend *b, const shoal_op_desc *given, float nan)
   CHECK_EQ(blocked, 0, "%s: gradients of NaN blocked", text);
   if (d.training && d.need_dx && pool) {
     int64_t windows = 0;
-    for (int64_t i = 0; i < v.x_n; i++) windows += isnan(v.x[0][i]) && got.dx[0][i] != 0;
+    for (int64_t i = 0; i < v.x_n[0]; i++) windows += isnan(v.x[0][i]) && got.dx[0][i] != 0;
     CHECK(windows > 0, "%s: a NaN gets no gradient", text);
   }
   results_free(&got);
@@ -270,10 +272,11 @@ int test_ops(shoal_backend *b, shoal_backend *ref)
     shoal_op *producer = producer_of(b, &d->in[0]);
     shoal_format made = producer->out_format;
     shoal_format dense = { (size_t)shoal_shape_count(&d->in[0]) * sizeof(float), true, NULL };
-    if (!made.dense) check_case(b, ref, d, (shoal_format[]){ made, made }); /* else that was checked above */
-    if (!made.dense && d->kind == SHOAL_OP_ADD) {
-      check_case(b, ref, d, (shoal_format[]){ dense, made });
-      check_case(b, ref, d, (shoal_format[]){ made, dense });
+    /* All inputs as it made them (where all are dense, that was checked above), and in turn every other one. */
+    for (unsigned blocked = made.dense ? 0 : 3; blocked > 0; blocked = shoal_op_inputs(d) > 1 ? blocked - 1 : 0) {
+      shoal_format in[SHOAL_OP_INPUTS];
+      for (int k = 0; k < shoal_op_inputs(d); k++) in[k] = blocked >> (k & 1) & 1 ? made : dense;
+      check_case(b, ref, d, in);
     }
     shoal_op_destroy(producer);
   }

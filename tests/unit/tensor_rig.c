@@ -38,11 +38,13 @@ void values_make(values *v, const shoal_op_desc *d, value_kind kind, uint64_t se
   shoal_shape y, w[SHOAL_OP_WEIGHTS];
   REQUIRE(shoal_op_infer(d, &y) == SHOAL_OK, "description refused");
   shoal_op_weight_shapes(d, w);
-  *v = (values){ .inputs = d->kind == SHOAL_OP_ADD ? 2 : 1 };
-  v->x_n = shoal_shape_count(&d->in[0]);
+  *v = (values){ .inputs = shoal_op_inputs(d) };
   v->y_n = shoal_shape_count(&y);
   value_kind plain = kind == DISTINCT ? GRID : kind;
-  for (int i = 0; i < v->inputs; i++) v->x[i] = fill(v->x_n, kind, seed + 10 + (uint64_t)i);
+  for (int i = 0; i < v->inputs; i++) {
+    v->x_n[i] = shoal_shape_count(&d->in[i]);
+    v->x[i] = fill(v->x_n[i], kind, seed + (i < 2 ? 10 : 100) + (uint64_t)i);
+  }
   v->dy = fill(v->y_n, plain, seed + 20);
   for (int i = 0; i < SHOAL_OP_WEIGHTS; i++)
     if (w[i].ndim > 0) {
@@ -57,8 +59,8 @@ void values_make(values *v, const shoal_op_desc *d, value_kind kind, uint64_t se
 
 void values_free(values *v)
 {
+  for (int i = 0; i < v->inputs; i++) free(v->x[i]);
   for (int i = 0; i < 2; i++) {
-    free(v->x[i]);
     free(v->w[i]);
     free(v->stats[i]);
   }
@@ -68,8 +70,8 @@ void values_free(values *v)
 void results_make(results *r, const values *v)
 {
   r->y = floats(v->y_n);
+  for (int i = 0; i < SHOAL_OP_INPUTS; i++) r->dx[i] = i < v->inputs ? floats(v->x_n[i]) : NULL;
   for (int i = 0; i < 2; i++) {
-    r->dx[i] = floats(i < v->inputs ? v->x_n : 0);
     r->dw[i] = floats(v->w_n[i]);
     r->stats[i] = floats(v->stats_n);
   }
@@ -78,8 +80,8 @@ void results_make(results *r, const values *v)
 void results_free(results *r)
 {
   free(r->y);
+  for (int i = 0; i < SHOAL_OP_INPUTS; i++) free(r->dx[i]);
   for (int i = 0; i < 2; i++) {
-    free(r->dx[i]);
     free(r->dw[i]);
     free(r->stats[i]);
   }
@@ -150,9 +152,11 @@ void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_form
 void rig_close(rig *r)
 {
   shoal_backend *b = r->backend;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < r->v->inputs; i++) {
     release(b, r->x[i], r->op->in_format[i].bytes, "x");
     release(b, r->dx[i], r->op->in_format[i].bytes, "dx");
+  }
+  for (int i = 0; i < 2; i++) {
     release_view(b, r->w[i], r->v->w_n[i], "w");
     release_view(b, r->dw[i], r->v->w_n[i], "dw");
     release_view(b, r->stats[i], r->v->stats_n, "stats");
@@ -188,9 +192,11 @@ static shoal_op_args arguments(rig *r)
     .y = r->y_at, .dy = r->dy, .saved = r->saved, .scratch = r->scratch, .weights_version = r->version, .at = &r->at
   };
   bool dx = r->op->desc.need_dx && rig_trains(r);
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < r->v->inputs; i++) {
     a.x[i] = r->x[i];
     a.dx[i] = dx ? r->dx[i] : NULL;
+  }
+  for (int i = 0; i < 2; i++) {
     a.w[i] = r->w[i];
     a.dw[i] = r->dw[i];
     a.stats[i] = r->stats[i];

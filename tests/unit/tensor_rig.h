@@ -16,7 +16,7 @@ typedef enum { GRID, FULL, DISTINCT } value_kind;
 
 typedef struct {
   int inputs;
-  int64_t x_n, y_n, w_n[SHOAL_OP_WEIGHTS], stats_n;
+  int64_t x_n[SHOAL_OP_INPUTS], y_n, w_n[SHOAL_OP_WEIGHTS], stats_n;
   float *x[SHOAL_OP_INPUTS], *w[SHOAL_OP_WEIGHTS], *stats[2], *dy;
 } values;
 void values_make(values *v, const shoal_op_desc *d, value_kind kind, uint64_t seed);

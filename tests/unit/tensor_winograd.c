@@ -27,13 +27,13 @@ static void check_conv(shoal_backend *cpu, shoal_backend *ref, const shoal_op_de
   run(cpu, d, &v, &got);
   run(cpu, d, &v, &again);
   run(ref, d, &v, &want);
-  double y = worst_error(got.y, want.y, v.y_n, 0), dx = worst_error(got.dx[0], want.dx[0], v.x_n, 0);
+  double y = worst_error(got.y, want.y, v.y_n, 0), dx = worst_error(got.dx[0], want.dx[0], v.x_n[0], 0);
   double dw = worst_error(got.dw[0], want.dw[0], v.w_n[0], 0);
   CHECK_LT(y, 2e-5, "%s", describe(d, text));
   CHECK_LT(dx, 2e-5, "%s", describe(d, text));
   CHECK_LT(dw, 2e-5, "%s", describe(d, text));
   CHECK(same_bits(got.y, again.y, v.y_n), "%s: other bits on a second run", describe(d, text));
-  CHECK(same_bits(got.dx[0], again.dx[0], v.x_n), "%s: other bits on a second run", describe(d, text));
+  CHECK(same_bits(got.dx[0], again.dx[0], v.x_n[0]), "%s: other bits on a second run", describe(d, text));
   CHECK(same_bits(got.dw[0], again.dw[0], v.w_n[0]), "%s: other bits on a second run", describe(d, text));
   results_free(&got);
   results_free(&again);

@@ -317,11 +317,13 @@ static shoal_op_args placed(shoal_op *op, const char *call, const shoal_op_args 
   shoal_shape w[SHOAL_OP_WEIGHTS];
   shoal_op_args there = *a;
   shoal_op_weight_shapes(&op->desc, w);
-  for (int i = 0; i < SHOAL_OP_INPUTS; i++) {
-    const size_t weights = w[i].ndim ? (size_t)shoal_shape_count(&w[i]) * F : 0;
-    const size_t stats = op->desc.kind == SHOAL_OP_BATCHNORM ? (size_t)op->desc.in[0].dim[1] * F : 0;
+  for (int i = 0; i < shoal_op_inputs(&op->desc); i++) {
     there.x[i] = at(b, call, a->x[i], op->in_format[i].bytes, WRAPPED_READS);
     there.dx[i] = at(b, call, a->dx[i], op->in_format[i].bytes, WRAPPED_WRITES);
+  }
+  for (int i = 0; i < SHOAL_OP_WEIGHTS; i++) {
+    const size_t weights = w[i].ndim ? (size_t)shoal_shape_count(&w[i]) * F : 0;
+    const size_t stats = op->desc.kind == SHOAL_OP_BATCHNORM ? (size_t)op->desc.in[0].dim[1] * F : 0;
     if (weights) there.w[i] = at(b, call, a->w[i], weights, WRAPPED_READS);
     if (weights) there.dw[i] = at(b, call, a->dw[i], weights, WRAPPED_WRITES);
     if (stats) there.stats[i] = at(b, call, a->stats[i], stats, WRAPPED_WRITES);

@@ -39,13 +39,20 @@ static shoal_status check_units(const shoal_ist_plan *p)
   return SHOAL_OK;
 }
 
+static bool reads(const shoal_node *n, int i)
+{
+  for (int k = 0; k < shoal_node_inputs(n); k++)
+    if (n->in[k] == i) return true;
+  return false;
+}
+
 /* Whether every reader of node i is a norm, which cancels a scale factor. */
 static bool norm_follows(const shoal_model *m, int i)
 {
   bool any = false;
   for (int k = i + 1; k < m->nodes; k++) {
     const shoal_node *n = &m->node[k];
-    if (n->in[0] != i && (n->kind != SHOAL_OP_ADD || n->in[1] != i)) continue;
+    if (!reads(n, i)) continue;
     if (n->kind != SHOAL_OP_BATCHNORM && n->kind != SHOAL_OP_LAYERNORM) return false;
     any = true;
   }

@@ -38,7 +38,7 @@ shoal_status shoal_cpu_op_new(shoal_cpu *b, const shoal_op_desc *d, const shoal_
   SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
   op->desc = *d;
   op->backend = &b->base;
-  for (int i = 0; i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++)
+  for (int i = 0; i < shoal_op_inputs(d); i++)
     op->in_format[i] = in && in[i].bytes ? in[i] : shoal_cpu_dense(&d->in[i]);
   op->out_format = shoal_cpu_dense(&d->out);
   op->destroy = op_free;

@@ -4,7 +4,7 @@
  *
  * They process the memory of a format in storage order, padding included: padding zeros give zeros.  Add uses the
  * format of its first blocked input; an input in another format is reordered. */
-#include "tensor/cpu/cpu_impl.h"
+#include "tensor/cpu/moves.h"
 #include "tensor/cpu/vecmath.h"
 #include <stdlib.h>
 #include <string.h>
@@ -144,9 +144,7 @@ shoal_status shoal_cpu_plan_gelu(shoal_cpu *b, const shoal_op_desc *d, const sho
 /* --- add --- */
 typedef struct {
   shoal_op op;
-  int other;              /* the input in another format than the output, or -1 */
-  shoal_dnn_call in, out; /* other -> output format and back */
-  size_t moved;           /* scratch: the other input, or its gradient, in the output format */
+  shoal_cpu_move *moves;
 } add_op;
 
 SHOAL_CPU_KERNEL static void add_range(const void *context, size_t begin, size_t end)
@@ -178,69 +176,46 @@ SHOAL_CPU_KERNEL static void copy_range(const void *context, size_t begin, size_
 
 static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
 {
-  add_op *p = (add_op *)op;
-  const float *x[2] = { a->x[0], a->x[1] };
-  if (p->other >= 0) {
-    float *moved = shoal_cpu_at(a->scratch, p->moved);
-    SHOAL_TRY(
-        shoal_dnn_call_run(&shoal_cpu_of(op)->dnn, &p->in, a->scratch, (const void *const[]){ x[p->other], moved }));
-    x[p->other] = moved;
+  const add_op *p = (add_op *)op;
+  const float *sum, *x;
+  int last = shoal_op_inputs(&op->desc) - 1;
+  SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[0], a, a->x[0], &sum));
+  for (int k = 1; k <= last; k++, sum = a->y) {
+    SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[k], a, a->x[k], &x));
+    run(op, 3, op->desc.relu && k == last ? add_relu_range : add_range, (pointers){ .a = sum, .b = x, .y = a->y });
   }
-  run(op, 3, op->desc.relu ? add_relu_range : add_range, (pointers){ .a = x[0], .b = x[1], .y = a->y });
   return SHOAL_OK;
 }
 
-/* Both inputs get the same gradient; a NULL one is not needed, and either may be dy itself. */
+/* All inputs get the same gradient.  One that is NULL is not needed, several may be one, and any may be dy itself, which is then
+ * masked in place: what is masked twice is masked once. */
 static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
 {
-  add_op *p = (add_op *)op;
-  float *dx[2] = { a->dx[0], a->dx[1] };
-  float *wanted = p->other >= 0 ? dx[p->other] : NULL;
-  if (p->other >= 0) dx[p->other] = wanted ? shoal_cpu_at(a->scratch, p->moved) : NULL;
-  float *first = dx[0] ? dx[0] : dx[1], *second = dx[0] && dx[1] != dx[0] ? dx[1] : NULL;
-  if (!first) return SHOAL_OK;
-  if (op->desc.relu && second) {
-    run(op, 4, mask_twice_range, (pointers){ .a = a->dy, .b = a->y, .y = first, .z = second });
-  } else if (op->desc.relu) {
-    shoal_cpu_mask(op, a->dy, a->y, first);
-  } else {
-    if (first != a->dy) run(op, 2, copy_range, (pointers){ .a = a->dy, .y = first });
-    if (second && second != a->dy) run(op, 2, copy_range, (pointers){ .a = a->dy, .y = second });
+  const add_op *p = (add_op *)op;
+  int inputs = shoal_op_inputs(&op->desc), n = 0;
+  float *to[SHOAL_OP_INPUTS];
+  for (int k = 0; k < inputs; k++) {
+    float *dx = shoal_cpu_move_target(&p->moves[k], a, a->dx[k]);
+    int j = 0;
+    while (j < n && to[j] != dx) j++;
+    if (dx && j == n) to[n++] = dx;
   }
-  if (wanted)
-    SHOAL_TRY(
-        shoal_dnn_call_run(&shoal_cpu_of(op)->dnn, &p->out, a->scratch, (const void *const[]){ dx[p->other], wanted }));
+  for (int k = 0; k < n; k += op->desc.relu ? 2 : 1)
+    if (op->desc.relu && k + 1 < n)
+      run(op, 4, mask_twice_range, (pointers){ .a = a->dy, .b = a->y, .y = to[k], .z = to[k + 1] });
+    else if (op->desc.relu)
+      shoal_cpu_mask(op, a->dy, a->y, to[k]);
+    else if (to[k] != a->dy)
+      run(op, 2, copy_range, (pointers){ .a = a->dy, .y = to[k] });
+  for (int k = 0; k < inputs; k++)
+    SHOAL_TRY(shoal_cpu_move_out(op, &p->moves[k], a, shoal_cpu_move_target(&p->moves[k], a, a->dx[k]), a->dx[k]));
   return SHOAL_OK;
 }
 
 static void add_destroy(shoal_op *op)
 {
-  add_op *p = (add_op *)op;
-  shoal_dnn_call_fini(&p->in);
-  shoal_dnn_call_fini(&p->out);
-  free(p);
-}
-
-static bool same_format(const shoal_format *a, const shoal_format *b)
-{
-  return a->dense == b->dense && a->detail == b->detail;
-}
-
-static shoal_status plan_other(shoal_cpu *b, add_op *p)
-{
-  shoal_op *op = &p->op;
-  shoal_status st;
-  shoal_dnn_md other = NULL, out = NULL;
-  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.out, &op->in_format[p->other], &other), done);
-  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.out, &op->out_format, &out), done);
-  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, other, out, &p->in), done);
-  SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, out, other, &p->out), done);
-  shoal_cpu_carve(&op->scratch_bytes, SHOAL_MAX(p->in.scratch_bytes, p->out.scratch_bytes));
-  p->moved = shoal_cpu_carve(&op->scratch_bytes, op->out_format.bytes);
-done:
-  shoal_dnn_md_free(other);
-  shoal_dnn_md_free(out);
-  return st;
+  shoal_cpu_moves_free(op, ((add_op *)op)->moves);
+  free(op);
 }
 
 shoal_status shoal_cpu_plan_add(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
@@ -248,21 +223,23 @@ shoal_status shoal_cpu_plan_add(shoal_cpu *b, const shoal_op_desc *d, const shoa
   add_op *p;
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
   shoal_op *op = &p->op;
-  const shoal_format *f = op->in_format;
+  int inputs = shoal_op_inputs(d), blocked = 0;
+  shoal_format wanted[SHOAL_OP_INPUTS];
+  while (blocked < inputs - 1 && op->in_format[blocked].dense) blocked++;
+  op->out_format = op->in_format[blocked];
+  for (int k = 0; k < inputs; k++) wanted[k] = op->out_format;
   op->destroy = add_destroy;
-  op->out_format = f[0].dense ? f[1] : f[0];
-  p->other = same_format(&f[0], &f[1]) ? -1 : same_format(&f[0], &op->out_format);
-  if (p->other >= 0) {
-    shoal_status st = plan_other(b, p);
-    if (st != SHOAL_OK) {
-      op->destroy(op);
-      return st;
-    }
+  shoal_status st = shoal_cpu_moves_plan(b, op, wanted, &p->moves);
+  if (st != SHOAL_OK) {
+    op->destroy(op);
+    return st;
   }
+  bool moved = false;
+  for (int k = 0; k < inputs; k++) moved |= shoal_cpu_is_moved(&p->moves[k]);
   op->forward = add_forward;
   op->backward_data = add_backward;
   op->backward_reads_y = d->relu;
-  op->y_may_be_x = op->dx_may_be_dy = p->other < 0;
+  op->y_may_be_x = op->dx_may_be_dy = !moved;
   *out = op;
   return SHOAL_OK;
 }

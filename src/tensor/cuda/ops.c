@@ -18,7 +18,7 @@ shoal_status shoal_cuda_op_new(shoal_cuda *b, const shoal_op_desc *d, size_t byt
   SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
   op->desc = *d;
   op->backend = &b->base;
-  for (int i = 0; i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++) op->in_format[i] = dense(&d->in[i]);
+  for (int i = 0; i < shoal_op_inputs(d); i++) op->in_format[i] = dense(&d->in[i]);
   op->out_format = dense(&d->out);
   op->destroy = op_free;
   *(shoal_op **)out = op;
@@ -102,15 +102,23 @@ static void plan_gelu(shoal_op *op)
 static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
 {
   const size_t n = count_of(op);
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), sum, n, .n = n, .relu = op->desc.relu, .x0 = a->x[0], .x1 = a->x[1],
-                                 .y = a->y));
+  int last = shoal_op_inputs(&op->desc) - 1;
+  const float *sum = a->x[0];
+  for (int k = 1; k <= last; k++, sum = a->y)
+    SHOAL_TRY(SHOAL_EACH(shoal_cuda_of(op), sum, n, .n = n, .relu = op->desc.relu && k == last, .x0 = sum,
+                         .x1 = a->x[k], .y = a->y));
+  return launched(op, SHOAL_OK);
 }
 
+/* Two gradients at a time.  One may lie in dy's place: what is masked twice is masked once. */
 static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
 {
   const size_t n = count_of(op);
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), sum_back, n, .n = n, .y = op->desc.relu ? a->y : NULL, .dy = a->dy,
-                                 .dx0 = a->dx[0], .dx1 = a->dx[1]));
+  int inputs = shoal_op_inputs(&op->desc);
+  for (int k = 0; k < inputs; k += 2)
+    SHOAL_TRY(SHOAL_EACH(shoal_cuda_of(op), sum_back, n, .n = n, .y = op->desc.relu ? a->y : NULL, .dy = a->dy,
+                         .dx0 = a->dx[k], .dx1 = a->dx[k + 1 < inputs ? k + 1 : k]));
+  return launched(op, SHOAL_OK);
 }
 
 static void plan_add(shoal_op *op)
@@ -335,7 +343,7 @@ static shoal_status plan(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
 
 shoal_status shoal_cuda_op_create(shoal_backend *base, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
-  for (int i = 0; in && i < (d->kind == SHOAL_OP_ADD ? 2 : 1); i++)
+  for (int i = 0; in && i < shoal_op_inputs(d); i++)
     SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
                 "%s: input %d comes in a format of another backend; backend cuda reads dense tensors only",
                 shoal_op_kind_name(d->kind), i);

@@ -67,9 +67,11 @@ void shoal_ref_plan_gelu(shoal_op *op)
 
 static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
 {
+  int inputs = shoal_op_inputs(&op->desc);
   int64_t n = shoal_shape_count(&op->desc.out);
   for (int64_t i = 0; i < n; i++) {
-    float sum = a->x[0][i] + a->x[1][i];
+    float sum = a->x[0][i];
+    for (int k = 1; k < inputs; k++) sum += a->x[k][i];
     a->y[i] = op->desc.relu ? shoal_ref_relu(sum) : sum;
   }
   return SHOAL_OK;
@@ -77,8 +79,12 @@ static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)
 
 static shoal_status add_backward(shoal_op *op, const shoal_op_args *a)
 {
+  int inputs = shoal_op_inputs(&op->desc);
   int64_t n = shoal_shape_count(&op->desc.out);
-  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->dx[1][i] = shoal_ref_before_relu(op, a, i);
+  for (int64_t i = 0; i < n; i++) {
+    float dx = shoal_ref_before_relu(op, a, i);
+    for (int k = 0; k < inputs; k++) a->dx[k][i] = dx;
+  }
   return SHOAL_OK;
 }
 

@@ -43,7 +43,7 @@ static void op_destroy_ref(shoal_op *op)
 
 static shoal_status op_create_ref(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
-  int inputs = d->kind == SHOAL_OP_ADD ? 2 : 1;
+  int inputs = shoal_op_inputs(d);
   for (int i = 0; in && i < inputs; i++)
     SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
                 "%s: input %d comes in a format of another backend; backend ref reads dense tensors only",

@@ -113,7 +113,12 @@ static shoal_status choose_units(shoal_text *r)
 
 /* ---- building ---- */
 
-static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, int *unit, shoal_model *m)
+static bool is_weighted(shoal_op_kind kind)
+{
+  return kind == SHOAL_OP_LINEAR || kind == SHOAL_OP_CONV;
+}
+
+shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
 {
   const shoal_layer_facts *f = &l->facts;
   shoal_node n = l->node;
@@ -124,18 +129,29 @@ static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, 
       n.stride[k] = (int)(f->stride[k] ? f->stride[k] : pool ? f->kernel[k] : 1);
       n.pad[k] = (int)f->pad[k];
     }
-  bool weighted = n.kind == SHOAL_OP_LINEAR || n.kind == SHOAL_OP_CONV;
-  n.bias = weighted && f->bias;
+  n.bias = is_weighted(n.kind) && f->bias;
   n.relu = f->relu;
   n.eps = (float)f->eps;
   n.momentum = (float)f->momentum;
   n.p = (float)f->p;
   n.residual = (int)f->block;
-  n.unit = *unit += f->cut && m->nodes > 0;
-  n.out.dim[0] = f->width ? f->width : m->classes;
-  shoal_status st = shoal_model_add(m, &n, weighted ? f->init : SHOAL_INIT_ZERO, NULL);
-  st = shoal_error_prefix(st, SHOAL_YAML_AT, r->yaml.origin, l->line, l->column);
+  n.out.dim[0] = f->width ? f->width : classes;
+  return n;
+}
+
+/* Messages begin with the place in a text, or of other networks with the name of their file. */
+static shoal_status at_layer(const shoal_text *r, const shoal_text_layer *l, shoal_status st)
+{
+  st = l->line ? shoal_error_prefix(st, SHOAL_YAML_AT, r->yaml.origin, l->line, l->column)
+               : shoal_error_prefix(st, "%s: ", r->yaml.origin);
   return st == SHOAL_ERR_ARG ? shoal_error_as(st, SHOAL_ERR_USAGE) : st;
+}
+
+static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, int *unit, shoal_model *m)
+{
+  shoal_node n = shoal_text_node(l, m->classes);
+  n.unit = *unit += l->facts.cut && m->nodes > 0;
+  return at_layer(r, l, shoal_model_add(m, &n, is_weighted(n.kind) ? l->facts.init : SHOAL_INIT_ZERO, NULL));
 }
 
 static shoal_status check_output(const shoal_text *r, const shoal_model *m)
@@ -143,21 +159,19 @@ static shoal_status check_output(const shoal_text *r, const shoal_model *m)
   const shoal_text_layer *l = &r->layers[r->n - 1];
   const shoal_shape *out = &m->node[m->nodes - 1].out;
   char text[SHOAL_SHAPE_TEXT];
-  SHOAL_CHECK(out->ndim == 1 && out->dim[0] == m->classes, SHOAL_ERR_USAGE,
-              SHOAL_AT_LAYER
-              "its output is %s for a sample, but the last layer must give one number for each of the %lld "
-              "classes; end with { op: linear, width: classes }",
-              SHOAL_LAYER_PLACE(r, l), shoal_shape_text(out, text), (long long)m->classes);
-  return SHOAL_OK;
+  if (out->ndim == 1 && out->dim[0] == m->classes) return SHOAL_OK;
+  return at_layer(r, l,
+                  SHOAL_FAIL(SHOAL_ERR_USAGE,
+                             "layer %s: its output is %s for a sample, but the last layer must give one number for "
+                             "each of the %lld classes; end with { op: linear, width: classes }",
+                             l->node.name, shoal_shape_text(out, text), (long long)m->classes));
 }
 
 static shoal_status finish(const shoal_text *r, shoal_model *m)
 {
   SHOAL_TRY(check_output(r, m));
   shoal_status st = shoal_model_finish(m);
-  if (st != SHOAL_ERR_ARG) return st;
-  const shoal_text_layer *l = &r->layers[m->culprit];
-  return shoal_error_as(shoal_error_prefix(st, SHOAL_YAML_AT, r->yaml.origin, l->line, l->column), SHOAL_ERR_USAGE);
+  return st == SHOAL_ERR_ARG ? at_layer(r, &r->layers[m->culprit], st) : st;
 }
 
 /* The shape and the classes: of the data, and as the text states them. */
@@ -190,16 +204,17 @@ static void take_origin(const char *origin, char name[SHOAL_NAME_MAX])
   if (!name[0]) snprintf(name, SHOAL_NAME_MAX, "network");
 }
 
-static shoal_status build(shoal_text *r, const char *text, size_t n, shoal_model **out)
+shoal_status shoal_text_build(shoal_text *r, shoal_model **out)
 {
   shoal_model *m;
   int unit = 0;
+  SHOAL_TRY(fuse_relus(r));
+  SHOAL_TRY(choose_units(r));
   if (!r->name[0]) take_origin(r->yaml.origin, r->name);
   SHOAL_TRY(shoal_model_create(r->name, &r->input, r->classes, &m));
   shoal_status st = SHOAL_OK;
   for (int i = 0; i < r->n && st == SHOAL_OK; i++) st = build_layer(r, &r->layers[i], &unit, m);
   if (st == SHOAL_OK) st = finish(r, m);
-  if (st == SHOAL_OK) m->text = shoal_strdup_printf("%.*s", (int)n, text);
   if (st == SHOAL_OK)
     *out = m;
   else
@@ -215,11 +230,9 @@ shoal_status shoal_model_from_text(const char *text, size_t n, const char *origi
   if (st == SHOAL_OK) st = shoal_text_read(&r);
   if (st == SHOAL_OK) st = agree(&r, input, classes);
   if (st == SHOAL_OK) st = resolve(&r);
-  if (st == SHOAL_OK) st = fuse_relus(&r);
-  if (st == SHOAL_OK) st = choose_units(&r);
-  if (st == SHOAL_OK) st = build(&r, text, n, out);
-  for (int i = 0; i < r.n; i++) shoal_texts_free(&r.layers[i].in);
-  free(r.layers);
+  if (st == SHOAL_OK) st = shoal_text_build(&r, out);
+  if (st == SHOAL_OK) (*out)->text = shoal_strdup_printf("%.*s", (int)n, text);
+  shoal_text_free(&r);
   shoal_yaml_close(&r.yaml);
   return st;
 }

@@ -47,7 +47,7 @@ typedef struct {
   shoal_layer_facts facts;
   shoal_texts in; /* names; empty: the layer before */
   int readers;
-  int line, column;       /* of the layer */
+  int line, column;       /* of the layer; 0: it is not from a text */
   int in_line, in_column; /* of its inputs */
   bool has_op;
   uint64_t given; /* bit k: key k of the table */
@@ -67,6 +67,14 @@ typedef struct {
 #define SHOAL_AT_LAYER          "%s:%d:%d: layer %s: "
 #define SHOAL_LAYER_PLACE(r, l) (r)->yaml.origin, (l)->line, (l)->column, (l)->node.name
 
+enum { SHOAL_TEXT_LAYERS = 10000 }; /* most */
 /** Reads the whole of an opened text into a zeroed `r`, which the caller frees in every case. */
 shoal_status shoal_text_read(shoal_text *r);
+/** Appends a layer with the usual facts.  *out is good until the next one. */
+shoal_status shoal_text_add_layer(shoal_text *r, shoal_text_layer **out);
+void shoal_text_free(shoal_text *r);
+/** What is added to a model for a layer whose inputs have their numbers; its unit is left at 0. */
+shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes);
+/** The network of layers whose inputs have their numbers: relus are fused, units chosen, shapes checked. */
+shoal_status shoal_text_build(shoal_text *r, shoal_model **out);
 #endif

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 10000 };
-
 /* ---- values ---- */
 
 static shoal_status wrong(const shoal_yaml *y, const char *key, const char *must)
@@ -224,18 +222,37 @@ static shoal_status check_keys(const shoal_text *r, const shoal_text_layer *l)
   return SHOAL_OK;
 }
 
+shoal_status shoal_text_add_layer(shoal_text *r, shoal_text_layer **out)
+{
+  if (r->n == r->cap) {
+    int cap = r->cap ? 2 * r->cap : 32;
+    shoal_text_layer *more = realloc(r->layers, (size_t)cap * sizeof *more);
+    SHOAL_CHECK(more, SHOAL_ERR_MEM, "%d layers of %s", cap, r->yaml.origin);
+    r->layers = more;
+    r->cap = cap;
+  }
+  *out = &r->layers[r->n++];
+  **out = (shoal_text_layer){ .node = shoal_node_make(SHOAL_OP_LINEAR, "", -1), .facts = shoal_layer_defaults() };
+  return SHOAL_OK;
+}
+
+void shoal_text_free(shoal_text *r)
+{
+  for (int i = 0; i < r->n; i++) shoal_texts_free(&r->layers[i].in);
+  free(r->layers);
+}
+
 static shoal_status read_layer(shoal_text *r)
 {
   shoal_yaml *y = &r->yaml;
-  shoal_text_layer *l = &r->layers[r->n];
+  shoal_text_layer *l;
   uint64_t seen = 0;
-  *l = (shoal_text_layer){ .node = shoal_node_make(SHOAL_OP_LINEAR, "", -1),
-                           .facts = shoal_layer_defaults(),
-                           .line = y->line,
-                           .column = y->column };
+  const int line = y->line, column = y->column;
   SHOAL_CHECK(y->kind == SHOAL_YAML_MAP, SHOAL_ERR_USAGE,
               SHOAL_YAML_AT "a layer is written as { name: fc, op: linear, width: 10 }", SHOAL_YAML_PLACE(y));
-  r->n++; /* its inputs are freed with the others */
+  SHOAL_TRY(shoal_text_add_layer(r, &l));
+  l->line = line;
+  l->column = column;
   for (;;) {
     SHOAL_TRY(shoal_yaml_next(y, "a key"));
     if (y->kind == SHOAL_YAML_MAP_END) break;
@@ -257,15 +274,8 @@ static shoal_status read_layers(shoal_text *r)
   for (;;) {
     SHOAL_TRY(shoal_yaml_next(y, "a layer"));
     if (y->kind == SHOAL_YAML_LIST_END) return SHOAL_OK;
-    SHOAL_CHECK(r->n < MOST_LAYERS, SHOAL_ERR_USAGE, SHOAL_YAML_AT "more than %d layers", SHOAL_YAML_PLACE(y),
-                MOST_LAYERS);
-    if (r->n == r->cap) {
-      int cap = r->cap ? 2 * r->cap : 32;
-      shoal_text_layer *more = realloc(r->layers, (size_t)cap * sizeof *more);
-      SHOAL_CHECK(more, SHOAL_ERR_MEM, "%d layers of %s", cap, y->origin);
-      r->layers = more;
-      r->cap = cap;
-    }
+    SHOAL_CHECK(r->n < SHOAL_TEXT_LAYERS, SHOAL_ERR_USAGE, SHOAL_YAML_AT "more than %d layers", SHOAL_YAML_PLACE(y),
+                SHOAL_TEXT_LAYERS);
     SHOAL_TRY(read_layer(r));
   }
 }

@@ -13,6 +13,17 @@ import h5py
 import numpy as np
 
 
+CURVES = {
+    "gelu-tanh": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "relu6": lambda x: np.clip(x, 0, 6),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+}
+
+
 def windows(x, layer, fill):
     """[n, c, h, w] as [n, c, h', w', kernel height, kernel width]."""
     (kh, kw), (sh, sw), (ph, pw) = layer["kernel"], layer["stride"], layer["padding"]
@@ -35,6 +46,10 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + layer["eps"]) * weight + bias
     elif kind == "relu":
         x = np.maximum(x, 0)
+    elif kind in CURVES:
+        x = CURVES[kind](x)
+    elif kind == "leakyrelu":
+        x = np.where(x > 0, x, layer["slope"] * x)
     elif kind == "gelu":
         x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     elif kind == "maxpool":
@@ -44,7 +59,7 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
     elif kind == "globalpool":
         x = x.mean((2, 3))
     elif kind == "add":
-        x = x + others[0]
+        x = x + sum(others)
     elif kind == "flatten":
         x = x.reshape(len(x), -1)
     elif kind != "dropout":

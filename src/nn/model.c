@@ -94,6 +94,7 @@ shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in)
                    .stride = { 1, 1 },
                    .eps = 1e-5f,
                    .momentum = 0.1f,
+                   .slope = 0.01f,
                    .weight = { -1, -1 },
                    .factor = { -1, -1 },
                    .stats = -1,
@@ -130,6 +131,7 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .eps = n->eps,
                         .momentum = n->momentum,
                         .p = n->p,
+                        .slope = n->slope,
                         .stream = n->stream };
   for (int k = 0; k < shoal_node_inputs(n); k++) d->in[k] = with_batch(shoal_value_shape(m, n->in[k]), batch);
   d->out = with_batch(&n->out, batch);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/proto.h"
+#include "base/texts.h"
 #include "nn/foreign_impl.h"
 #include "nn/model_impl.h"
 #include <stdlib.h>
@@ -27,6 +28,8 @@ typedef struct {
   shoal_proto graph, node, part; /* the graph but for its tensors; a node and an attribute under construction */
   char (*value)[VALUE_MAX];      /* [nodes] name of each node's output */
   char input[VALUE_MAX];         /* of the normalised input */
+  shoal_texts numbers;           /* names of constants that are in the graph */
+  shoal_status st;
 } writer;
 
 /* ---- nodes ---- */
@@ -117,16 +120,43 @@ static void put_scale(writer *w, const char *name, const double *numbers)
 
 /* ---- layers ---- */
 
+/* A constant of one number, the first time that its name is used; returns the name. */
+static const char *number(writer *w, const char *name, double x)
+{
+  const shoal_shape scalar = { 0 };
+  for (size_t i = 0; i < w->numbers.n; i++)
+    if (strcmp(w->numbers.at[i], name) == 0) return name;
+  if (w->st == SHOAL_OK) w->st = shoal_texts_add(&w->numbers, name);
+  put_constant(w, name, &scalar, &x);
+  return name;
+}
+
 /* x Phi(x) by erf: the operator Gelu came later, and not every program has it. */
 static void put_gelu(writer *w, const char *name, const char *x, const char *output)
 {
   char part[4][VALUE_MAX];
   for (int i = 0; i < 4; i++) snprintf(part[i], sizeof part[i], "%s/gelu%d", name, i + 1);
-  simple(w, "Mul", x, "gelu/sqrt_half", part[0]);
+  simple(w, "Mul", x, number(w, "gelu/sqrt_half", 0.70710678118654752), part[0]);
   simple(w, "Erf", part[0], NULL, part[1]);
-  simple(w, "Add", part[1], "gelu/one", part[2]);
+  simple(w, "Add", part[1], number(w, "gelu/one", 1), part[2]);
   simple(w, "Mul", x, part[2], part[3]);
-  simple(w, "Mul", part[3], "gelu/half", output);
+  simple(w, "Mul", part[3], number(w, "gelu/half", 0.5), output);
+}
+
+/* x/2 (1 + tanh(sqrt(2/pi) (x + c x^3))) */
+static void put_gelu_tanh(writer *w, const char *name, const char *x, const char *output)
+{
+  char part[8][VALUE_MAX];
+  for (int i = 0; i < 8; i++) snprintf(part[i], sizeof part[i], "%s/gelu%d", name, i + 1);
+  simple(w, "Mul", x, x, part[0]);
+  simple(w, "Mul", part[0], x, part[1]);
+  simple(w, "Mul", part[1], number(w, "gelu/cubic", 0.044715), part[2]);
+  simple(w, "Add", x, part[2], part[3]);
+  simple(w, "Mul", part[3], number(w, "gelu/sqrt_2_over_pi", 0.79788456080286536), part[4]);
+  simple(w, "Tanh", part[4], NULL, part[5]);
+  simple(w, "Add", part[5], number(w, "gelu/one", 1), part[6]);
+  simple(w, "Mul", x, part[6], part[7]);
+  simple(w, "Mul", part[7], number(w, "gelu/half", 0.5), output);
 }
 
 static void put_linear(writer *w, const shoal_node *n, const char *x, const char *weight, const char *bias,
@@ -174,9 +204,43 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
   case SHOAL_OP_GELU:
     put_gelu(w, n->name, x, output);
     return;
+  case SHOAL_OP_GELU_TANH:
+    put_gelu_tanh(w, n->name, x, output);
+    return;
   case SHOAL_OP_RELU:
     simple(w, "Relu", x, NULL, output);
     return;
+  case SHOAL_OP_SIGMOID:
+    simple(w, "Sigmoid", x, NULL, output);
+    return;
+  case SHOAL_OP_TANH:
+    simple(w, "Tanh", x, NULL, output);
+    return;
+  case SHOAL_OP_SILU:
+    snprintf(mean, sizeof mean, "%s/sigmoid", n->name);
+    simple(w, "Sigmoid", x, NULL, mean);
+    simple(w, "Mul", x, mean, output);
+    return;
+  case SHOAL_OP_HARDSWISH:
+    simple(w, "HardSwish", x, NULL, output);
+    return;
+  case SHOAL_OP_HARDSIGMOID:
+    begin(w, "HardSigmoid", output);
+    take(w, x);
+    add_float(w, "alpha", 1.0f / 6);
+    add_float(w, "beta", 0.5f);
+    break;
+  case SHOAL_OP_LEAKYRELU:
+    begin(w, "LeakyRelu", output);
+    take(w, x);
+    add_float(w, "alpha", n->slope);
+    break;
+  case SHOAL_OP_RELU6:
+    begin(w, "Clip", output);
+    take(w, x);
+    take(w, number(w, "relu6/least", 0));
+    take(w, number(w, "relu6/most", 6));
+    break;
   case SHOAL_OP_ADD:
     begin(w, shoal_node_inputs(n) == 2 ? "Add" : "Sum", output);
     take_all(w, n);
@@ -279,8 +343,6 @@ static void put_value(writer *w, unsigned field, const char *name, const shoal_s
 static shoal_status put_graph(writer *w)
 {
   const shoal_model *m = w->f->model;
-  const double half = 0.5, one = 1, sqrt_half = 0.70710678118654752;
-  bool gelu = false;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &w->value));
   shoal_proto_text(&w->graph, GRAPH_NAME, m->name);
   put_scale(w, "input/mean", w->f->mean);
@@ -288,16 +350,8 @@ static shoal_status put_graph(writer *w)
   simple(w, "Sub", "input", "input/mean", "input/centred");
   snprintf(w->input, sizeof w->input, "input/normalised");
   simple(w, "Div", "input/centred", "input/std", w->input);
-  for (int i = 0; i < m->nodes; i++) {
-    gelu |= m->node[i].kind == SHOAL_OP_GELU;
-    put_layer(w, i);
-  }
-  if (gelu) {
-    const shoal_shape scalar = { 0 };
-    put_constant(w, "gelu/half", &scalar, &half);
-    put_constant(w, "gelu/one", &scalar, &one);
-    put_constant(w, "gelu/sqrt_half", &scalar, &sqrt_half);
-  }
+  for (int i = 0; i < m->nodes; i++) put_layer(w, i);
+  SHOAL_TRY(w->st);
   begin(w, "Softmax", "probabilities");
   take(w, "logits");
   add_int(w, "axis", -1);
@@ -391,6 +445,7 @@ shoal_status shoal_foreign_onnx(const shoal_foreign *f, const char *path)
   if (st == SHOAL_OK) st = put_file(&w, t, n, path);
   shoal_proto *const all[] = { &w.graph, &w.node, &w.part };
   for (size_t i = 0; i < SHOAL_COUNT(all); i++) shoal_proto_free(all[i]);
+  shoal_texts_free(&w.numbers);
   free(w.value);
   free(t);
   return st;

@@ -134,6 +134,7 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
   n.eps = (float)f->eps;
   n.momentum = (float)f->momentum;
   n.p = (float)f->p;
+  n.slope = (float)f->slope;
   n.residual = (int)f->block;
   n.out.dim[0] = f->width ? f->width : classes;
   return n;

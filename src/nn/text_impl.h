@@ -19,7 +19,7 @@ typedef enum {
 typedef struct {
   int64_t width; /* 0: "classes" */
   int64_t kernel[2], stride[2], pad[2];
-  double eps, momentum, p;
+  double eps, momentum, p, slope;
   bool bias, relu, cut;
   int64_t block; /* -1: none */
   shoal_init init;

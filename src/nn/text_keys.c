@@ -21,6 +21,7 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "eps", SHOAL_KEY_REAL, AT(eps), NORMS, false, 1e-30, 1 },
   { "momentum", SHOAL_KEY_REAL, AT(momentum), BIT(BATCHNORM), false, 0, 1 },
   { "p", SHOAL_KEY_REAL, AT(p), BIT(DROPOUT), true, 0, 1 },
+  { "slope", SHOAL_KEY_REAL, AT(slope), BIT(LEAKYRELU), false, -1e6, 1e6 },
   { "relu", SHOAL_KEY_FLAG, AT(relu), BIT(LINEAR) | BIT(CONV) | BIT(BATCHNORM) | BIT(ADD), false, 0, 0 },
   { "cut", SHOAL_KEY_FLAG, AT(cut), ~UINT64_C(0), false, 0, 0 },
   { "block", SHOAL_KEY_COUNT, AT(block), ~UINT64_C(0), false, 0, MOST },
@@ -50,9 +51,12 @@ shoal_init shoal_init_from_name(const char *name)
 shoal_layer_facts shoal_layer_defaults(void)
 {
   const shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, "", -1);
-  return (shoal_layer_facts){
-    .bias = true, .init = SHOAL_INIT_UNIFORM, .eps = (double)n.eps, .momentum = (double)n.momentum, .block = -1
-  };
+  return (shoal_layer_facts){ .bias = true,
+                              .init = SHOAL_INIT_UNIFORM,
+                              .eps = (double)n.eps,
+                              .momentum = (double)n.momentum,
+                              .slope = (double)n.slope,
+                              .block = -1 };
 }
 
 /* ---- writing ---- */
@@ -74,6 +78,7 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   f.eps = (double)n->eps;
   f.momentum = (double)n->momentum;
   f.p = (double)n->p;
+  f.slope = (double)n->slope;
   f.block = n->residual;
   f.cut = i > 0 && m->node[i - 1].unit != n->unit;
   if (n->weight[0] >= 0) f.init = m->param[n->weight[0]].init;

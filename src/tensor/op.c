@@ -3,6 +3,7 @@
  * All backends and layers use these functions, so a wrong kernel or a missing channel is rejected in one place, with
  * the value in the message.  Nothing here computes on data. */
 #include "tensor/op.h"
+#include <math.h>
 #include <stdio.h>
 
 static const char *const kind_names[] = {
@@ -19,6 +20,11 @@ static const shoal_op_arity arities[] = {
 shoal_op_arity shoal_op_arity_of(shoal_op_kind kind)
 {
   return arities[kind];
+}
+
+bool shoal_op_is_curve(shoal_op_kind kind)
+{
+  return kind >= SHOAL_OP_GELU && kind <= SHOAL_OP_HARDSIGMOID;
 }
 
 int shoal_op_inputs(const shoal_op_desc *d)
@@ -174,6 +180,17 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     return infer_add(d, out);
   case SHOAL_OP_RELU:
   case SHOAL_OP_GELU:
+  case SHOAL_OP_GELU_TANH:
+  case SHOAL_OP_SIGMOID:
+  case SHOAL_OP_TANH:
+  case SHOAL_OP_SILU:
+  case SHOAL_OP_RELU6:
+  case SHOAL_OP_HARDSWISH:
+  case SHOAL_OP_HARDSIGMOID:
+    return infer_same(d, out);
+  case SHOAL_OP_LEAKYRELU:
+    SHOAL_CHECK(isfinite(d->slope), SHOAL_ERR_ARG, "leakyrelu: slope %g; must be a finite number, usually 0.01",
+                (double)d->slope);
     return infer_same(d, out);
   case SHOAL_OP_LAYERNORM:
     SHOAL_CHECK(d->eps > 0, SHOAL_ERR_ARG, "layernorm: eps %g; must be above 0, usually 1e-5", (double)d->eps);

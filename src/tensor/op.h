@@ -37,13 +37,21 @@ enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
   X(BATCHNORM, "batchnorm", 1, 1) /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */    \
   X(LAYERNORM, "layernorm", 1, 1) /* over the last dimension; w0 scale, w1 shift */                                    \
   X(RELU, "relu", 1, 1)                                                                                                \
-  X(GELU, "gelu", 1, 1)             /* exact: x Phi(x), by erf */                                                      \
-  X(MAXPOOL, "maxpool", 1, 1)       /* padding never wins */                                                           \
-  X(AVGPOOL, "avgpool", 1, 1)       /* padding not counted */                                                          \
-  X(GLOBALPOOL, "globalpool", 1, 1) /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                     \
-  X(ADD, "add", 2, SHOAL_OP_INPUTS) /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                       \
-  X(FLATTEN, "flatten", 1, 1)       /* any format -> dense [n, c*h*w] in canonical order */                            \
-  X(DROPOUT, "dropout", 1, 1)       /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
+  X(GELU, "gelu", 1, 1)           /* x Phi(x), by erf; as all activations up to hardsigmoid element by element */      \
+  X(GELU_TANH, "gelu-tanh", 1, 1) /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */                                  \
+  X(SIGMOID, "sigmoid", 1, 1)     /* 1 / (1 + e^-x) */                                                                 \
+  X(TANH, "tanh", 1, 1)                                                                                                \
+  X(SILU, "silu", 1, 1)               /* x sigmoid(x) */                                                               \
+  X(LEAKYRELU, "leakyrelu", 1, 1)     /* x > 0 ? x : slope x */                                                        \
+  X(RELU6, "relu6", 1, 1)             /* min(max(x, 0), 6) */                                                          \
+  X(HARDSWISH, "hardswish", 1, 1)     /* x relu6(x + 3) / 6 */                                                         \
+  X(HARDSIGMOID, "hardsigmoid", 1, 1) /* relu6(x + 3) / 6 */                                                           \
+  X(MAXPOOL, "maxpool", 1, 1)         /* padding never wins */                                                         \
+  X(AVGPOOL, "avgpool", 1, 1)         /* padding not counted */                                                        \
+  X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                   \
+  X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                     \
+  X(FLATTEN, "flatten", 1, 1)         /* any format -> dense [n, c*h*w] in canonical order */                          \
+  X(DROPOUT, "dropout", 1, 1)         /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X
@@ -62,11 +70,14 @@ typedef struct {
   float eps;       /* norms; 1e-5 */
   float momentum;  /* BATCHNORM: running = (1-m) running + m batch; the variance unbiased */
   float p;         /* DROPOUT */
+  float slope;     /* LEAKYRELU, below 0; 0.01 */
   uint64_t stream; /* DROPOUT: number of the node, so that each node has its own random stream */
   bool training;   /* false: forward only, BATCHNORM uses the running statistics */
   bool need_dx;    /* false for the first layer: backward_data is never called */
 } shoal_op_desc;
 
+/** Whether it is one of the activations y = f(x) that the list has from gelu to hardsigmoid. */
+bool shoal_op_is_curve(shoal_op_kind kind);
 /** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except

@@ -35,6 +35,7 @@ static void put_layers(const shoal_model *m, shoal_json *j)
       }
     }
     if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
+    if (n->kind == SHOAL_OP_LEAKYRELU) shoal_json_real(j, "slope", n->slope);
     if (n->relu) shoal_json_bool(j, "relu", true);
     shoal_json_end(j);
   }

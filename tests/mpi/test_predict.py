@@ -40,7 +40,7 @@ def read(name):
 MODELS = {"mlp": dict(model__name="mlp", model__widths="[12,9]", model__norm="layer", model__activation="gelu", model__dropout="0.2"),
           "mlp-batch": dict(model__name="mlp", model__widths="[12]", model__norm="batch"),
           "resnet20": dict(model__name="resnet20"), "vgg16": dict(model__name="vgg16", model__width="0.0625"),
-          "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml")}
+          "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml"), "curves": dict(model__file="curves.yaml")}
 ODD = """layers:
   - { name: conv1, op: conv, width: 6, kernel: [3, 2], stride: [2, 1], pad: [1, 0] }
   - { name: pool1, op: avgpool, kernel: 3, stride: 1, pad: 1 }
@@ -54,15 +54,30 @@ ODD = """layers:
   - { name: fc, op: linear, width: classes, bias: false }
   - { name: last, op: dropout, p: 0.1 }
 """
+CURVES = """layers:
+  - { name: conv1, op: conv, width: 6, kernel: 3, pad: 1 }
+  - { name: b, op: gelu-tanh, in: conv1 }
+  - { name: c, op: sigmoid, in: conv1 }
+  - { name: d, op: tanh, in: conv1 }
+  - { name: e, op: silu, in: conv1 }
+  - { name: f, op: leakyrelu, slope: 0.2, in: conv1 }
+  - { name: g, op: relu6, in: conv1 }
+  - { name: h, op: hardswish, in: conv1 }
+  - { name: i, op: hardsigmoid, in: conv1 }
+  - { name: j, op: add, in: [b, c, d, e, f, g, h, i], relu: true }
+  - { name: flat, op: flatten }
+  - { name: fc, op: linear, width: classes }
+"""
+FILES = {"odd": ODD, "curves": CURVES}
 
 
 @pytest.mark.parametrize("name", [m for m in MODELS if FULL or m not in ("resnet18", "vgg16")])
 def test_numpy(work, name):
     """Probabilities are those of an independent evaluation of the exported layers, for every kind of network."""
     images = "--size 32" if name == "vgg16" else "--size 16" if name.startswith("res") else "--size 8"
-    if name == "odd":
-        with open("odd.yaml", "w") as f:
-            f.write(ODD)
+    if name in FILES:
+        with open(f"{name}.yaml", "w") as f:
+            f.write(FILES[name])
     shoal(*f"data synth glyphs -o data.h5 --train 40 --test 21 {images}".split())
     train(1, "r", *sets(data__file="data.h5", data__batch=10, run__epochs=1, optim__lr=0.02, **MODELS[name]), "-q")
     shoal("predict", "runs/r", "data.h5", "-o", "p.h5", "--batch", "8")

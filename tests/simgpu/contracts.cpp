@@ -69,8 +69,8 @@ CONTRACT(
 CONTRACT(fold, r.writes(a.x, a.n); r.writes(a.c, a.n); r.writes(a.base, a.n); r.writes(a.largest, quant_blocks(a.n));)
 
 CONTRACT(relu, r.reads(a.x, a.n); r.writes(a.y, a.n);)
-CONTRACT(gelu, r.reads(a.x, a.n); r.writes(a.y, a.n);)
-CONTRACT(gelu_back, r.reads(a.x, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);)
+CONTRACT(curve, r.reads(a.x, a.n); r.writes(a.y, a.n);)
+CONTRACT(curve_back, r.reads(a.x, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);)
 CONTRACT(mask, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);)
 CONTRACT(sum, r.reads(a.x0, a.n); r.reads(a.x1, a.n); r.writes(a.y, a.n);)
 CONTRACT(sum_back, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx0, a.n); r.writes(a.dx1, a.n);)

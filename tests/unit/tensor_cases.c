@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "tensor_rig.h"
 
-enum { CASES_MAX = 400 };
+enum { CASES_MAX = 800 };
 static shoal_op_desc cases[CASES_MAX];
 static size_t cases_n;
 
@@ -116,7 +116,9 @@ static void pointwise_cases(void)
   static const shoal_shape shapes[] = { { 2, { 5, 17 } },     { 4, { 3, 10, 5, 7 } }, { 4, { 2, 16, 4, 4 } },
                                         { 3, { 2, 3, 64 } },  { 2, { 1, 1 } },        { 4, { 1, 17, 3, 3 } },
                                         { 4, { 3, 1, 6, 5 } } };
-  static const shoal_op_kind kinds[] = { SHOAL_OP_RELU, SHOAL_OP_GELU, SHOAL_OP_FLATTEN, SHOAL_OP_DROPOUT,
+  static const shoal_op_kind kinds[] = { SHOAL_OP_RELU,      SHOAL_OP_GELU,        SHOAL_OP_GELU_TANH, SHOAL_OP_SIGMOID,
+                                         SHOAL_OP_TANH,      SHOAL_OP_SILU,        SHOAL_OP_LEAKYRELU, SHOAL_OP_RELU6,
+                                         SHOAL_OP_HARDSWISH, SHOAL_OP_HARDSIGMOID, SHOAL_OP_FLATTEN,   SHOAL_OP_DROPOUT,
                                          SHOAL_OP_ADD };
   static const float ps[] = { 0.5f, 0.1f, 0.0f, 0.9f };
   for (size_t i = 0; i < SHOAL_COUNT(shapes); i++)
@@ -127,6 +129,7 @@ static void pointwise_cases(void)
           for (int n = 1; n < 2 + (int)i % 3; n++) d->in[n] = d->in[0];
           d->relu = i % 2;
         }
+        d->slope = i % 2 ? 0.01f : -0.3f;
         d->p = ps[i % SHOAL_COUNT(ps)];
         d->stream = i;
         d->training = !eval;

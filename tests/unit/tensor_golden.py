@@ -11,6 +11,7 @@ import textwrap
 import torch
 import torch.nn.functional as F
 
+CURVES = ("GELU", "GELU_TANH", "SIGMOID", "TANH", "SILU", "LEAKYRELU", "RELU6", "HARDSWISH", "HARDSIGMOID")
 CASES = [
     # kind, input, attributes
     ("LINEAR", (5, 17), dict(out=10, bias=True)),
@@ -24,6 +25,14 @@ CASES = [
     ("LAYERNORM", (3, 5, 17), dict()),
     ("RELU", (3, 10, 5), dict()),
     ("GELU", (7, 33), dict()),
+    ("GELU_TANH", (7, 33), dict()),
+    ("SIGMOID", (3, 10, 5), dict()),
+    ("TANH", (3, 10, 5), dict()),
+    ("SILU", (3, 10, 5), dict()),
+    ("LEAKYRELU", (3, 10, 5), dict(slope=0.2)),
+    ("RELU6", (3, 10, 5), dict()),
+    ("HARDSWISH", (3, 10, 5), dict()),
+    ("HARDSIGMOID", (3, 10, 5), dict()),
     ("MAXPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
     ("MAXPOOL", (2, 17, 6, 6), dict(kernel=(2, 3), stride=(3, 1), pad=(0, 1))),
     ("AVGPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
@@ -58,7 +67,12 @@ def apply(kind, x, w, stats, a):
         return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], count_include_pad=False)
     if kind == "DROPOUT":
         return F.dropout(x[0], 0.5, training)
-    simple = {"RELU": F.relu, "GELU": F.gelu, "GLOBALPOOL": lambda t: t.mean((2, 3)), "FLATTEN": lambda t: t.flatten(1)}
+    if kind == "LEAKYRELU":
+        return F.leaky_relu(x[0], a["slope"])
+    if kind == "GELU_TANH":
+        return F.gelu(x[0], approximate="tanh")
+    simple = {"SIGMOID": torch.sigmoid, "TANH": torch.tanh, "SILU": F.silu, "RELU6": F.relu6, "HARDSWISH": F.hardswish,
+              "HARDSIGMOID": F.hardsigmoid, "RELU": F.relu, "GELU": F.gelu, "GLOBALPOOL": lambda t: t.mean((2, 3)), "FLATTEN": lambda t: t.flatten(1)}
     return sum(x[1:], x[0]) if kind == "ADD" else simple[kind](x[0])
 
 
@@ -88,6 +102,8 @@ def run(kind, shape, a):
     x = [pattern(s, (1, 2, 10)[i]) for i, s in enumerate(shapes)]
     w = weights(kind, shape, a)
     stats = [pattern((shape[1],), 5), pattern((shape[1],), 6).abs() + 1] if kind == "BATCHNORM" else [None, None]
+    if kind in CURVES:
+        x[0] = 4 * x[0] + 1 / 32  # beside kinks, where PyTorch depends on the path its loop takes
     for t in x + w:
         t.requires_grad_(True)
     y = apply(kind, x, w, stats, a)
@@ -108,6 +124,7 @@ def literal(kind, shape, a):
         fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
     fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad") if k in a]
     fields += [".%s = true" % k for k in ("bias", "relu") if a.get(k)]
+    fields += [".%s = %gf" % (k, a[k]) for k in ("slope",) if k in a]
     training = a.get("training", True)
     fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = true",
                ".training = %s" % ("true" if training else "false")]

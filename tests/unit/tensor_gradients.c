@@ -52,7 +52,9 @@ static void evaluate(rig *r, const values *v, const probe *p, float t, results *
 
 static bool is_curved(shoal_op_kind kind)
 {
-  return kind == SHOAL_OP_BATCHNORM || kind == SHOAL_OP_LAYERNORM || kind == SHOAL_OP_GELU;
+  bool bent =
+      kind == SHOAL_OP_LEAKYRELU || kind == SHOAL_OP_RELU6 || kind == SHOAL_OP_HARDSIGMOID; /* straight pieces */
+  return kind == SHOAL_OP_BATCHNORM || kind == SHOAL_OP_LAYERNORM || (shoal_op_is_curve(kind) && !bent);
 }
 
 static void add_slope(rig *r, const values *v, probe *p, float h, double weight, results *up, results *down)
@@ -109,6 +111,7 @@ static void check_gradient(shoal_backend *b, const shoal_op_desc *d)
   char text[160];
   describe(d, text);
   values_make(&v, d, d->kind == SHOAL_OP_MAXPOOL ? DISTINCT : GRID, 6);
+  for (int64_t i = 0; shoal_op_is_curve(d->kind) && i < v.x_n[0]; i++) v.x[0][i] += 0x1p-5f; /* beside the kinks */
   if (d->kind == SHOAL_OP_RELU)
     for (int64_t i = 0; i < v.x_n[0]; i++) v.x[0][i] += v.x[0][i] >= 0 ? 0.25f : -0.25f;
   results_make(&up, &v);

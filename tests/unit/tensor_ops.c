@@ -28,14 +28,22 @@ static double bound(const shoal_op_desc *d, const values *v)
   case SHOAL_OP_LAYERNORM:
     return 64 * unit; /* 4e-6 */
   case SHOAL_OP_GELU:
+  case SHOAL_OP_GELU_TANH:
+  case SHOAL_OP_SIGMOID:
+  case SHOAL_OP_TANH:
+  case SHOAL_OP_SILU:
     return 16 * unit; /* 1e-6 */
+  case SHOAL_OP_LEAKYRELU:
+  case SHOAL_OP_HARDSWISH:
+  case SHOAL_OP_HARDSIGMOID:
+    return 4 * unit;
   case SHOAL_OP_AVGPOOL:
   case SHOAL_OP_GLOBALPOOL:
     return 8 * unit;
   case SHOAL_OP_DROPOUT:
     return 2 * unit; /* x * (1 / (1-p)) or x / (1-p) */
   default:
-    return 0; /* relu, maxpool, add, flatten: one rounding or none */
+    return 0; /* relu, relu6, maxpool, add, flatten: one rounding or none */
   }
 }
 

@@ -44,6 +44,7 @@ void values_make(values *v, const shoal_op_desc *d, value_kind kind, uint64_t se
   for (int i = 0; i < v->inputs; i++) {
     v->x_n[i] = shoal_shape_count(&d->in[i]);
     v->x[i] = fill(v->x_n[i], kind, seed + (i < 2 ? 10 : 100) + (uint64_t)i);
+    for (int64_t e = 0; shoal_op_is_curve(d->kind) && e < v->x_n[i]; e++) v->x[i][e] *= 8; /* all pieces of it */
   }
   v->dy = fill(v->y_n, plain, seed + 20);
   for (int i = 0; i < SHOAL_OP_WEIGHTS; i++)

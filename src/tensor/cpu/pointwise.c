@@ -1,11 +1,10 @@
-/* Pointwise operations: relu, gelu, add; and flatten, which converts to dense.
+/* Pointwise operations: relu, add; and flatten, which converts to dense.
  *
  * A relu passes NaN on, forward and backward, like everything that is not <= 0.
  *
  * They process the memory of a format in storage order, padding included: padding zeros give zeros.  Add uses the
  * format of its first blocked input; an input in another format is reordered. */
 #include "tensor/cpu/moves.h"
-#include "tensor/cpu/vecmath.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,57 +85,6 @@ shoal_status shoal_cpu_plan_relu(shoal_cpu *b, const shoal_op_desc *d, const sho
   op->backward_data = relu_backward;
   op->backward_reads_y = true;
   op->y_may_be_x = op->dx_may_be_dy = true;
-  *out = op;
-  return SHOAL_OK;
-}
-
-/* x Phi(x); derivative Phi(x) + x phi(x) (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016). */
-SHOAL_CPU_KERNEL static void gelu_range(const void *context, size_t begin, size_t end)
-{
-  const pointers *p = context;
-  const float *x = p->a;
-  float *y = p->y;
-#pragma omp simd
-  for (size_t i = begin; i < end; i++) {
-    float density;
-    y[i] = x[i] * shoal_cpu_normal(x[i], &density);
-  }
-}
-
-SHOAL_CPU_KERNEL static void gelu_backward_range(const void *context, size_t begin, size_t end)
-{
-  const pointers *p = context;
-  const float *dy = p->a, *x = p->b;
-  float *dx = p->y;
-#pragma omp simd
-  for (size_t i = begin; i < end; i++) {
-    float density, cdf = shoal_cpu_normal(x[i], &density);
-    dx[i] = dy[i] * (cdf + x[i] * density);
-  }
-}
-
-static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
-{
-  run(op, 4, gelu_range, (pointers){ .a = a->x[0], .y = a->y });
-  return SHOAL_OK;
-}
-
-static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
-{
-  run(op, 5, gelu_backward_range, (pointers){ .a = a->dy, .b = a->x[0], .y = a->dx[0] });
-  return SHOAL_OK;
-}
-
-shoal_status shoal_cpu_plan_gelu(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
-{
-  shoal_op *op;
-  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *op, &op));
-  op->out_format = op->in_format[0];
-  op->forward = gelu_forward;
-  op->backward_data = gelu_backward;
-  op->backward_reads_x = true;
-  op->y_may_be_x = !d->training; /* backward reads x */
-  op->dx_may_be_dy = true;
   *out = op;
   return SHOAL_OK;
 }

@@ -1,6 +1,6 @@
-/* exp and the normal distribution without library calls or branches, so that loops over them vectorise.
+/* exp, the normal distribution, the logistic function and tanh without library calls or branches, so that loops over them vectorise.
  *
- * Both are polynomial fits, minimax in the relative error; unit.tensor.cpu_own compares them with libm over their
+ * All are polynomial fits, minimax in the relative error; unit.tensor.cpu_own compares them with libm over their
  * range.  libm's expf and erff are more accurate by a fraction of a bit, and many times slower here. */
 #ifndef SHOAL_TENSOR_CPU_VECMATH_H
 #define SHOAL_TENSOR_CPU_VECMATH_H
@@ -45,5 +45,26 @@ static inline __attribute__((always_inline)) float shoal_cpu_normal(float x, flo
   p = p * t + 3.1890057e-5f;
   *density = 0.398942280f * e;
   return x < 0 ? p * e : 1.0f - p * e;
+}
+
+/* 1 / (1 + e^-x) and its derivative, both with the relative accuracy of e^x on either side of 0. */
+static inline __attribute__((always_inline)) float shoal_cpu_sigmoid(float x, float *slope)
+{
+  float a = x < 0 ? -x : x, e = shoal_cpu_exp(-a), s = 1.0f / (1.0f + e);
+  *slope = e * s * s;
+  return x < 0 ? e * s : s;
+}
+
+/* Near 0 by a polynomial, fitted to tanh(x) / x; else by e^(-2 |x|). */
+static inline __attribute__((always_inline)) float shoal_cpu_tanh(float x, float *slope)
+{
+  float a = x < 0 ? -x : x, e = shoal_cpu_exp(-2.0f * a), over = 1.0f / (1.0f + e), z = x * x;
+  float far = (1.0f - e) * over, p = -0.0060705822f;
+  p = p * z + 0.0209799614f;
+  p = p * z - 0.0538475029f;
+  p = p * z + 0.133327499f;
+  p = p * z - 0.333333284f;
+  *slope = 4.0f * e * over * over;
+  return a < 0.625f ? x + x * z * p : x < 0 ? -far : far;
 }
 #endif

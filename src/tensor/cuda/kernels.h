@@ -227,12 +227,32 @@ typedef struct {
   size_t n;
   const float *x;
   float *y;
-} shoal_k_relu_args, shoal_k_gelu_args;
+} shoal_k_relu_args;
+enum { /* in the order of tensor/op.h */
+       SHOAL_K_GELU,
+       SHOAL_K_GELU_TANH,
+       SHOAL_K_SIGMOID,
+       SHOAL_K_TANH,
+       SHOAL_K_SILU,
+       SHOAL_K_LEAKYRELU,
+       SHOAL_K_RELU6,
+       SHOAL_K_HARDSWISH,
+       SHOAL_K_HARDSIGMOID
+};
 typedef struct {
   size_t n;
+  int kind;
+  float slope;
+  const float *x;
+  float *y;
+} shoal_k_curve_args;
+typedef struct {
+  size_t n;
+  int kind;
+  float slope;
   const float *x, *dy;
   float *dx;
-} shoal_k_gelu_back_args;
+} shoal_k_curve_back_args;
 typedef struct {
   size_t n;
   const float *y, *dy;
@@ -367,8 +387,8 @@ SHOAL_KERNEL(marks);
 SHOAL_KERNEL(meet);
 SHOAL_KERNEL(fold);
 SHOAL_KERNEL(relu);
-SHOAL_KERNEL(gelu);
-SHOAL_KERNEL(gelu_back);
+SHOAL_KERNEL(curve);
+SHOAL_KERNEL(curve_back);
 SHOAL_KERNEL(mask);
 SHOAL_KERNEL(sum);
 SHOAL_KERNEL(sum_back);

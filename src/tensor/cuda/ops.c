@@ -58,7 +58,7 @@ shoal_status shoal_cuda_bias_back(shoal_cuda *b, const shoal_cuda_channels *s, c
                       .db = db);
 }
 
-/* ---- relu, gelu, add, flatten, dropout ---- */
+/* ---- relu, other activations, add, flatten, dropout ---- */
 
 static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
 {
@@ -79,21 +79,27 @@ static void plan_relu(shoal_op *op)
   op->y_may_be_x = op->dx_may_be_dy = true;
 }
 
-static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
-{
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), gelu, count_of(op), .n = count_of(op), .x = a->x[0], .y = a->y));
-}
+_Static_assert(SHOAL_OP_HARDSIGMOID - SHOAL_OP_GELU == SHOAL_K_HARDSIGMOID, "kernels.h and op.h");
+_Static_assert(SHOAL_OP_LEAKYRELU - SHOAL_OP_GELU == SHOAL_K_LEAKYRELU, "kernels.h and op.h");
 
-static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
+static shoal_status curve_forward(shoal_op *op, const shoal_op_args *a)
 {
   const size_t n = count_of(op);
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), gelu_back, n, .n = n, .x = a->x[0], .dy = a->dy, .dx = a->dx[0]));
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), curve, n, .n = n, .kind = (int)op->desc.kind - SHOAL_OP_GELU,
+                                 .slope = op->desc.slope, .x = a->x[0], .y = a->y));
 }
 
-static void plan_gelu(shoal_op *op)
+static shoal_status curve_backward(shoal_op *op, const shoal_op_args *a)
 {
-  op->forward = gelu_forward;
-  op->backward_data = gelu_backward;
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), curve_back, n, .n = n, .kind = (int)op->desc.kind - SHOAL_OP_GELU,
+                                 .slope = op->desc.slope, .x = a->x[0], .dy = a->dy, .dx = a->dx[0]));
+}
+
+static void plan_curve(shoal_op *op)
+{
+  op->forward = curve_forward;
+  op->backward_data = curve_backward;
   op->backward_reads_x = true;
   op->y_may_be_x = !op->desc.training; /* backward reads x */
   op->dx_may_be_dy = true;
@@ -321,7 +327,15 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_BATCHNORM] = plan_batchnorm,
   [SHOAL_OP_LAYERNORM] = plan_layernorm,
   [SHOAL_OP_RELU] = plan_relu,
-  [SHOAL_OP_GELU] = plan_gelu,
+  [SHOAL_OP_GELU] = plan_curve,
+  [SHOAL_OP_GELU_TANH] = plan_curve,
+  [SHOAL_OP_SIGMOID] = plan_curve,
+  [SHOAL_OP_TANH] = plan_curve,
+  [SHOAL_OP_SILU] = plan_curve,
+  [SHOAL_OP_LEAKYRELU] = plan_curve,
+  [SHOAL_OP_RELU6] = plan_curve,
+  [SHOAL_OP_HARDSWISH] = plan_curve,
+  [SHOAL_OP_HARDSIGMOID] = plan_curve,
   [SHOAL_OP_MAXPOOL] = plan_maxpool,
   [SHOAL_OP_AVGPOOL] = plan_avgpool,
   [SHOAL_OP_GLOBALPOOL] = plan_globalpool,

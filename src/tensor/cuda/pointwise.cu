@@ -9,9 +9,49 @@ static __device__ __forceinline__ float relu(float x)
   return x <= 0 ? 0.0f : x; /* a NaN stays one */
 }
 
-static __device__ __forceinline__ double normal_cdf(double x)
+static __device__ __forceinline__ double sigmoid(double x)
 {
-  return 0.5 * erfc(-x * 0.70710678118654752440);
+  return 1 / (1 + exp(-x));
+}
+
+/* f(x), and its derivative; where there is a kink, that of the side that is constant, or of the negative side. */
+static __device__ double curve_at(int kind, float low, double x, double *slope)
+{
+  double s, t;
+  switch (kind) {
+  case SHOAL_K_GELU:
+    s = 0.5 * erfc(-x * 0.70710678118654752440);
+    *slope = s + x * 0.39894228040143267794 * exp(-0.5 * x * x);
+    return x * s;
+  case SHOAL_K_GELU_TANH:
+    t = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+  case SHOAL_K_SIGMOID:
+    s = sigmoid(x);
+    *slope = s * sigmoid(-x);
+    return s;
+  case SHOAL_K_TANH:
+    s = tanh(x);
+    *slope = 1 - s * s;
+    return s;
+  case SHOAL_K_SILU:
+    s = sigmoid(x);
+    *slope = s * (1 + x * sigmoid(-x));
+    return x * s;
+  case SHOAL_K_LEAKYRELU:
+    *slope = x > 0 ? 1 : (double)low;
+    return x * *slope;
+  case SHOAL_K_RELU6:
+    *slope = x <= 0 || x >= 6 ? 0 : 1;
+    return x <= 0 ? 0 : x >= 6 ? 6 : x;
+  case SHOAL_K_HARDSWISH:
+    *slope = x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5;
+    return x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6;
+  default: /* HARDSIGMOID */
+    *slope = x <= -3 || x >= 3 ? 0 : 1.0 / 6;
+    return x <= -3 ? 0 : x >= 3 ? 1 : (x + 3) / 6;
+  }
 }
 
 SHOAL_KERNEL(relu)
@@ -24,17 +64,22 @@ SHOAL_KERNEL(mask)
   EACH(i, a.n) a.dx[i] = a.y[i] <= 0 ? 0.0f : a.dy[i];
 }
 
-SHOAL_KERNEL(gelu)
-{
-  EACH(i, a.n) a.y[i] = (float)((double)a.x[i] * normal_cdf(a.x[i]));
-}
-
-SHOAL_KERNEL(gelu_back)
+SHOAL_KERNEL(curve)
 {
   EACH(i, a.n)
   {
-    double x = a.x[i], density = 0.39894228040143267794 * exp(-0.5 * x * x);
-    a.dx[i] = (float)((double)a.dy[i] * (normal_cdf(x) + x * density));
+    double slope;
+    a.y[i] = (float)curve_at(a.kind, a.slope, a.x[i], &slope);
+  }
+}
+
+SHOAL_KERNEL(curve_back)
+{
+  EACH(i, a.n)
+  {
+    double slope;
+    (void)curve_at(a.kind, a.slope, a.x[i], &slope);
+    a.dx[i] = (float)((double)a.dy[i] * slope);
   }
 }
 

@@ -1,8 +1,7 @@
-/* Pointwise operations: relu, gelu, add, dropout; and flatten, which only changes the shape.  Each element is read
+/* Pointwise operations: relu, add, dropout; and flatten, which only changes the shape.  Each element is read
  * before it is written, so all of them may run in place. */
 #include "base/rng.h"
 #include "tensor/ref/ref_impl.h"
-#include <math.h>
 #include <string.h>
 
 static shoal_status relu_forward(shoal_op *op, const shoal_op_args *a)
@@ -25,44 +24,6 @@ void shoal_ref_plan_relu(shoal_op *op)
   op->backward_data = relu_backward;
   op->backward_reads_y = true;
   op->y_may_be_x = op->dx_may_be_dy = true;
-}
-
-/* x Phi(x) with Phi the normal distribution function; its derivative is Phi(x) + x phi(x)
- * (Hendrycks and Gimpel, Gaussian Error Linear Units, 2016). */
-static double normal_cdf(double x)
-{
-  return 0.5 * erfc(-x * 0.70710678118654752440);
-}
-
-static double normal_density(double x)
-{
-  return 0.39894228040143267794 * exp(-0.5 * x * x);
-}
-
-static shoal_status gelu_forward(shoal_op *op, const shoal_op_args *a)
-{
-  int64_t n = shoal_shape_count(&op->desc.out);
-  for (int64_t i = 0; i < n; i++) a->y[i] = (float)(a->x[0][i] * normal_cdf(a->x[0][i]));
-  return SHOAL_OK;
-}
-
-static shoal_status gelu_backward(shoal_op *op, const shoal_op_args *a)
-{
-  int64_t n = shoal_shape_count(&op->desc.out);
-  for (int64_t i = 0; i < n; i++) {
-    double x = a->x[0][i];
-    a->dx[0][i] = (float)(a->dy[i] * (normal_cdf(x) + x * normal_density(x)));
-  }
-  return SHOAL_OK;
-}
-
-void shoal_ref_plan_gelu(shoal_op *op)
-{
-  op->forward = gelu_forward;
-  op->backward_data = gelu_backward;
-  op->backward_reads_x = true;
-  op->y_may_be_x = !op->desc.training; /* backward reads x */
-  op->dx_may_be_dy = true;
 }
 
 static shoal_status add_forward(shoal_op *op, const shoal_op_args *a)

@@ -11,7 +11,7 @@ void shoal_ref_plan_conv(shoal_op *op);
 void shoal_ref_plan_batchnorm(shoal_op *op);
 void shoal_ref_plan_layernorm(shoal_op *op);
 void shoal_ref_plan_relu(shoal_op *op);
-void shoal_ref_plan_gelu(shoal_op *op);
+void shoal_ref_plan_curve(shoal_op *op);
 void shoal_ref_plan_maxpool(shoal_op *op);
 void shoal_ref_plan_avgpool(shoal_op *op);
 void shoal_ref_plan_globalpool(shoal_op *op);

@@ -27,8 +27,10 @@ CURVES = {
 def windows(x, layer, fill):
     """[n, c, h, w] as [n, c, h', w', kernel height, kernel width]."""
     (kh, kw), (sh, sw), (ph, pw) = layer["kernel"], layer["stride"], layer["padding"]
+    dh, dw = layer.get("dilation", (1, 1))
     x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=fill)
-    return np.lib.stride_tricks.sliding_window_view(x, (kh, kw), axis=(2, 3))[:, :, ::sh, ::sw]
+    view = np.lib.stride_tricks.sliding_window_view(x, ((kh - 1) * dh + 1, (kw - 1) * dw + 1), axis=(2, 3))
+    return view[:, :, ::sh, ::sw, ::dh, ::dw]
 
 
 def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_var=None):
@@ -36,7 +38,9 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
     if kind == "linear":
         x = x @ weight.T + (0 if bias is None else bias)
     elif kind == "conv":
-        x = np.einsum("nihwkl,oikl->nohw", windows(x, layer, 0), weight, optimize=True)
+        groups = layer.get("groups", 1)
+        parts = zip(np.split(windows(x, layer, 0), groups, 1), np.split(weight, groups))
+        x = np.concatenate([np.einsum("nihwkl,oikl->nohw", p, w, optimize=True) for p, w in parts], 1)
         x = x + (0 if bias is None else bias[:, None, None])
     elif kind == "batchnorm":
         scale = weight / np.sqrt(running_var + layer["eps"])

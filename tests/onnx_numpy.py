@@ -10,12 +10,14 @@ from onnx import numpy_helper
 def windows(x, a, fill):
     top, left, bottom, right = a["pads"]
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
-    view = np.lib.stride_tricks.sliding_window_view(x, a["kernel_shape"], axis=(2, 3))
-    return view[:, :, :: a["strides"][0], :: a["strides"][1]]
+    (dh, dw), (kh, kw) = a.get("dilations", (1, 1)), a["kernel_shape"]
+    view = np.lib.stride_tricks.sliding_window_view(x, ((kh - 1) * dh + 1, (kw - 1) * dw + 1), axis=(2, 3))
+    return view[:, :, :: a["strides"][0], :: a["strides"][1], ::dh, ::dw]
 
 
 def conv(a, x, w, b=None):
-    y = np.einsum("nihwkl,oikl->nohw", windows(x, a, 0), w, optimize=True)
+    parts = zip(np.split(windows(x, a, 0), a["group"], 1), np.split(w, a["group"]))
+    y = np.concatenate([np.einsum("nihwkl,oikl->nohw", p, q, optimize=True) for p, q in parts], 1)
     return y if b is None else y + b[:, None, None]
 
 

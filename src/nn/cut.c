@@ -197,7 +197,7 @@ shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param)
   if (n->rank > 0 || !follows_units(n)) return c;
   c.row_space = space_of(m, p->node);
   if (c.row_space >= 0) c.row_grain = grain_of(m, p->node);
-  if (p->shape.ndim > 1) c.col_space = space_of(m, n->in[0]);
+  if (p->shape.ndim > 1 && shoal_node_units(m, n) == SHOAL_UNITS_MAKE) c.col_space = space_of(m, n->in[0]);
   if (c.col_space >= 0) c.col_grain = grain_of(m, n->in[0]);
   return c;
 }
@@ -315,7 +315,8 @@ static shoal_status narrow_node(rebuild *r, const selection *s, int i)
   bool flat = follows_units(&n);
   int64_t width = flat ? kept_width(m, i, s) : width_of(&n);
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
-  if (flat) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);
+  if (flat && shoal_node_units(m, &n) != SHOAL_UNITS_KEEP) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);
+  if (n.kind == SHOAL_OP_CONV && shoal_node_units(m, &n) == SHOAL_UNITS_KEEP) n.groups = (int)width;
   SHOAL_CHECK_GOTO(st, n.rank == 0 || (!rows && !cols), done, SHOAL_ERR_UNSUPPORTED,
                    "layer %s is a product of factors; narrow the model first, then factor it", n.name);
   st = append(r, i, &n, width, rows, cols);
@@ -343,8 +344,9 @@ done:
 
 /* ---- factor ---- */
 
-static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, int64_t rank)
+static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, shoal_factoring how)
 {
+  int64_t rank = how.rank;
   SHOAL_CHECK(n->weight[0] >= 0 && (n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
               "layer %s has no weight matrix to factor; choose a linear or convolution that is not factored yet",
               n->name);
@@ -353,6 +355,8 @@ static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, i
   SHOAL_CHECK(rank >= 1 && rank <= SHOAL_MIN(rows, cols), SHOAL_ERR_ARG,
               "layer %s: rank %lld of a weight that is %lld x %lld; must be 1 to the smaller side", n->name,
               (long long)rank, (long long)rows, (long long)cols);
+  SHOAL_CHECK(!how.chain || n->kind != SHOAL_OP_CONV || n->groups == 1, SHOAL_ERR_ARG,
+              "layer %s has %d groups and cannot become two layers; factor it as a product", n->name, n->groups);
   SHOAL_CHECK(strlen(n->name) + strlen(".right.running_mean") < SHOAL_NAME_MAX, SHOAL_ERR_ARG,
               "the name of layer %s leaves no room for .right; shorten it", n->name);
   return SHOAL_OK;
@@ -388,7 +392,7 @@ static shoal_status append_chain(rebuild *r, int i, int64_t rank, shoal_factor_t
   left.in[0] = id;
   left.unit = right.unit;
   left.out.dim[0] = width_of(old);
-  for (int k = 0; k < 2; k++) left.kernel[k] = left.stride[k] = 1, left.pad[k] = 0;
+  for (int k = 0; k < 2; k++) left.kernel[k] = left.stride[k] = left.dilation[k] = 1, left.pad[k] = 0;
   SHOAL_TRY(shoal_model_add(r->to, &left, w->init, &r->map[i]));
   const shoal_node *new = &r->to->node[r->map[i]];
   r->to->node[r->map[i]].stream = old->stream;
@@ -409,7 +413,7 @@ shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how
       SHOAL_TRY_GOTO(st, append(&r, i, &copy, width_of(&copy), NULL, NULL), done);
       continue;
     }
-    SHOAL_TRY_GOTO(st, check_factoring(m, &copy, how[i].rank), done);
+    SHOAL_TRY_GOTO(st, check_factoring(m, &copy, how[i]), done);
     st = how[i].chain ? append_chain(&r, i, how[i].rank, train) : append_product(&r, i, how[i].rank, train);
     if (st != SHOAL_OK) goto done;
   }

@@ -7,8 +7,10 @@
  *   chain     x r (o + c)  forward and for dx     + x r o  for the left factor, x r c for the right one
  *
  * A convolution has many positions and a small weight; a linear layer has few rows and a large weight, so a chain of
- * low rank saves most of its work, while a product of full rank would cost more than the layer. */
+ * low rank saves most of its work, while a product of full rank would cost more than the layer.  A convolution of several
+ * groups has no chain. */
 #include "nn/model_impl.h"
+#include <math.h>
 
 double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_factoring how,
                          shoal_factor_training train)
@@ -18,6 +20,7 @@ double shoal_factor_macs(const shoal_model *m, int node, int64_t batch, shoal_fa
   int64_t rows = w->shape.dim[0];
   double o = (double)rows, c = (double)(w->count / (size_t)rows), r = (double)how.rank;
   double x = (double)batch * (double)shoal_shape_count(&n->out) / o;
+  if (how.chain && n->kind == SHOAL_OP_CONV && n->groups > 1) return INFINITY; /* it cannot become two layers */
   bool dx = n->in[0] >= 0; /* an earlier layer is trained, which is practically always so */
   bool a = train != SHOAL_TRAIN_B, b = train != SHOAL_TRAIN_A;
   bool left = o >= c ? a : b, right = o >= c ? b : a;

@@ -62,7 +62,7 @@ typedef struct {
   char name[SHOAL_NAME_MAX]; /* "layer1.0.conv1" */
   int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
-  int kernel[2], stride[2], pad[2];
+  int kernel[2], stride[2], pad[2], dilation[2], groups;
   bool bias, relu;
   bool keep; /* output stays readable after forward (shoal_plan_output), as at the boundary before a head */
   float eps, momentum, p, slope;
@@ -115,7 +115,7 @@ typedef struct {
 shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out);
 void shoal_model_destroy(shoal_model *m);
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
-/** Returns a node of one input with the usual defaults: kernel and stride 1, no padding, no bias, eps 1e-5, momentum 0.1, slope 0.01, unit 0, no
+/** Returns a node of one input with the usual defaults: kernel, stride and dilation 1, one group, no padding, no bias, eps 1e-5, momentum 0.1, slope 0.01, unit 0, no
  *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its

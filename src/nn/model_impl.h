@@ -8,6 +8,13 @@
 void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, shoal_op_desc *d);
 /** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
 int shoal_node_params(const shoal_node *n, int ids[3]);
+/* What a node does with the units of dimension 0 of its inputs (spaces.c). */
+typedef enum {
+  SHOAL_UNITS_KEEP, /* unit i of its output is made of unit i of each input */
+  SHOAL_UNITS_MAKE, /* reads all, and its outputs are new ones, each alike */
+  SHOAL_UNITS_WHOLE /* reads all, and needs all of them: they are never partitioned, nor is its output */
+} shoal_units;
+shoal_units shoal_node_units(const shoal_model *m, const shoal_node *n);
 /** Whether any parameter of a node is trained. */
 bool shoal_node_trains(const shoal_model *m, const shoal_node *n);
 /** Marks two parameters as the factors of `w` (a parameter of the model that is cut): sets their initialisation and

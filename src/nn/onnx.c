@@ -251,6 +251,8 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     take(w, weight);
     if (bias) take(w, bias);
     add_windows(w, n);
+    add_ints(w, "dilations", n->dilation, 2);
+    add_int(w, "group", n->groups);
     break;
   case SHOAL_OP_MAXPOOL:
     begin(w, "MaxPool", output);

@@ -7,7 +7,8 @@
  *   conv1 -- bn1 --+-- conv2 -- bn2 -- conv3 -- bn3 -- add       space A: conv1 bn1 conv3 bn3 add
  *                  '-----------------------------------'         space B: conv2 bn2
  *
- * Nodes merged with the input or the logits are never partitioned: space -1.
+ * Nodes merged with the input or the logits are never partitioned: space -1.  So are the inputs and the output of what
+ * needs all of its units, such as a convolution of a few groups.
  *
  * A unit may cover several indices of a layer: after FLATTEN a unit is a channel with h*w consecutive values.  The size
  * of a space is the greatest common divisor of the widths of its layers; in a layer of width D a unit is D / size
@@ -42,10 +43,20 @@ static int64_t gcd(int64_t a, int64_t b)
   return a;
 }
 
-/* Whether a node creates new units.  A linear over the last of several dimensions keeps dimension 0, so it does not. */
+/* A linear over the last of several dimensions keeps dimension 0.  A depthwise convolution keeps channels apart; one of fewer
+ * groups has none to draw from that would leave its groups alike. */
+shoal_units shoal_node_units(const shoal_model *m, const shoal_node *n)
+{
+  const shoal_shape *in = shoal_value_shape(m, n->in[0]);
+  if (n->kind == SHOAL_OP_LINEAR) return in->ndim == 1 ? SHOAL_UNITS_MAKE : SHOAL_UNITS_KEEP;
+  if (n->kind != SHOAL_OP_CONV) return SHOAL_UNITS_KEEP;
+  if (n->groups == 1) return SHOAL_UNITS_MAKE;
+  return n->groups == in->dim[0] && n->groups == n->out.dim[0] ? SHOAL_UNITS_KEEP : SHOAL_UNITS_WHOLE;
+}
+
 static bool makes_units(const shoal_model *m, const shoal_node *n)
 {
-  return n->kind == SHOAL_OP_CONV || (n->kind == SHOAL_OP_LINEAR && shoal_value_shape(m, n->in[0])->ndim == 1);
+  return shoal_node_units(m, n) == SHOAL_UNITS_MAKE;
 }
 
 /* parent and size have nodes + 1 entries; entry `nodes` stands for the input and the logits. */
@@ -57,6 +68,7 @@ static void join(const shoal_model *m, int *parent, int64_t *size)
     const shoal_node *n = &m->node[i];
     if (makes_units(m, n)) continue;
     for (int k = 0; k < shoal_node_inputs(n); k++) unite(parent, i, n->in[k] < 0 ? outside : n->in[k]);
+    if (shoal_node_units(m, n) == SHOAL_UNITS_WHOLE) unite(parent, i, outside);
   }
   unite(parent, m->nodes - 1, outside);
   for (int i = 0; i < m->nodes; i++) {

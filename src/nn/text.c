@@ -128,7 +128,9 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
       n.kernel[k] = (int)f->kernel[k];
       n.stride[k] = (int)(f->stride[k] ? f->stride[k] : pool ? f->kernel[k] : 1);
       n.pad[k] = (int)f->pad[k];
+      n.dilation[k] = (int)f->dilation[k];
     }
+  n.groups = (int)f->groups;
   n.bias = is_weighted(n.kind) && f->bias;
   n.relu = f->relu;
   n.eps = (float)f->eps;

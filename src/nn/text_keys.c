@@ -16,6 +16,8 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "kernel", SHOAL_KEY_PAIR, AT(kernel), WINDOWED, true, 1, MOST },
   { "stride", SHOAL_KEY_PAIR, AT(stride), WINDOWED, false, 1, MOST },
   { "pad", SHOAL_KEY_PAIR, AT(pad), WINDOWED, false, 0, MOST },
+  { "dilation", SHOAL_KEY_PAIR, AT(dilation), BIT(CONV), false, 1, MOST },
+  { "groups", SHOAL_KEY_COUNT, AT(groups), BIT(CONV), false, 1, MOST },
   { "bias", SHOAL_KEY_FLAG, AT(bias), WEIGHTED, false, 0, 0 },
   { "init", SHOAL_KEY_INIT, AT(init), WEIGHTED, false, 0, 0 },
   { "eps", SHOAL_KEY_REAL, AT(eps), NORMS, false, 1e-30, 1 },
@@ -51,7 +53,9 @@ shoal_init shoal_init_from_name(const char *name)
 shoal_layer_facts shoal_layer_defaults(void)
 {
   const shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, "", -1);
-  return (shoal_layer_facts){ .bias = true,
+  return (shoal_layer_facts){ .dilation = { 1, 1 },
+                              .groups = 1,
+                              .bias = true,
                               .init = SHOAL_INIT_UNIFORM,
                               .eps = (double)n.eps,
                               .momentum = (double)n.momentum,
@@ -69,10 +73,12 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   for (int k = 0; k < 2; k++) {
     f.kernel[k] = n->kernel[k];
     f.pad[k] = n->pad[k];
+    f.dilation[k] = n->dilation[k];
     f.stride[k] = n->stride[k];
   }
   const int64_t *usual = n->kind == SHOAL_OP_CONV ? (int64_t[]){ 1, 1 } : f.kernel;
   if (f.stride[0] == usual[0] && f.stride[1] == usual[1]) f.stride[0] = f.stride[1] = 0;
+  f.groups = n->groups;
   f.bias = n->bias;
   f.relu = n->relu;
   f.eps = (double)n->eps;

@@ -81,12 +81,14 @@ static shoal_status infer_windows(const shoal_op_desc *d, shoal_shape *out)
     const char axis = "hw"[i];
     int64_t size = d->in[0].dim[2 + i], k = d->kernel[i], s = d->stride[i], p = d->pad[i];
     SHOAL_CHECK(k >= 1, SHOAL_ERR_ARG, "%s: kernel %lld along %c; must be at least 1", op, (long long)k, axis);
+    SHOAL_CHECK(d->gap[i] >= 0, SHOAL_ERR_ARG, "%s: dilation %d along %c; must be at least 1", op, d->gap[i] + 1, axis);
+    k += (k - 1) * d->gap[i];
     SHOAL_CHECK(s >= 1, SHOAL_ERR_ARG, "%s: stride %lld along %c; must be at least 1", op, (long long)s, axis);
-    SHOAL_CHECK(p >= 0 && p < k, SHOAL_ERR_ARG, "%s: padding %lld along %c; must be from 0 to kernel - 1 = %lld", op,
-                (long long)p, axis, (long long)k - 1);
+    SHOAL_CHECK(p >= 0 && p < k, SHOAL_ERR_ARG, "%s: padding %lld along %c; must be from 0 to %s - 1 = %lld", op,
+                (long long)p, axis, d->gap[i] ? "reach of the kernel" : "kernel", (long long)k - 1);
     SHOAL_CHECK(size + 2 * p >= k, SHOAL_ERR_ARG,
-                "%s: kernel %lld along %c is larger than the input %lld with padding %lld on both sides", op,
-                (long long)k, axis, (long long)size, (long long)p);
+                "%s: kernel %lld%s along %c is larger than the input %lld with padding %lld on both sides", op,
+                (long long)k, d->gap[i] ? ", dilated," : "", axis, (long long)size, (long long)p);
     out->dim[2 + i] = (size + 2 * p - k) / s + 1;
   }
   return SHOAL_OK;
@@ -110,6 +112,9 @@ static shoal_status infer_conv(const shoal_op_desc *d, shoal_shape *out)
   out->dim[1] = d->out.dim[1];
   SHOAL_CHECK(out->dim[1] >= 1, SHOAL_ERR_ARG, "conv: %lld output channels; must be at least 1",
               (long long)out->dim[1]);
+  SHOAL_CHECK(d->groups >= 0 && d->in[0].dim[1] % shoal_op_groups(d) == 0 && out->dim[1] % shoal_op_groups(d) == 0,
+              SHOAL_ERR_ARG, "conv: %d groups of %lld input and %lld output channels; both must be multiples",
+              d->groups, (long long)d->in[0].dim[1], (long long)out->dim[1]);
   return infer_windows(d, out);
 }
 
@@ -238,7 +243,7 @@ void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGH
     w[0] = SHOAL_SHAPE(d->out.dim[in->ndim - 1], in->dim[in->ndim - 1]);
     break;
   case SHOAL_OP_CONV:
-    w[0] = SHOAL_SHAPE(d->out.dim[1], in->dim[1], d->kernel[0], d->kernel[1]);
+    w[0] = SHOAL_SHAPE(d->out.dim[1], in->dim[1] / shoal_op_groups(d), d->kernel[0], d->kernel[1]);
     break;
   case SHOAL_OP_BATCHNORM:
     w[0] = w[1] = SHOAL_SHAPE(in->dim[1]);

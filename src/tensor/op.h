@@ -32,8 +32,8 @@ enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
 
 /* kind, name in messages and traces, least and most inputs.  Weights in order: see each line. */
 #define SHOAL_OP_LIST(X)                                                                                               \
-  X(LINEAR, "linear", 1, 1)       /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */   \
-  X(CONV, "conv", 1, 1)           /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i,kh,kw], w1 bias [o] if bias; relu fusable */  \
+  X(LINEAR, "linear", 1, 1) /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
+  X(CONV, "conv", 1, 1)     /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i/groups,kh,kw], w1 bias [o] if bias; relu fusable */ \
   X(BATCHNORM, "batchnorm", 1, 1) /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */    \
   X(LAYERNORM, "layernorm", 1, 1) /* over the last dimension; w0 scale, w1 shift */                                    \
   X(RELU, "relu", 1, 1)                                                                                                \
@@ -65,6 +65,9 @@ typedef struct {
   shoal_op_kind kind;
   shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; behind the last input ndim is 0 */
   int kernel[2], stride[2], pad[2];     /* h, w: CONV and pools */
+  int gap[2];                           /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
+  int groups; /* CONV: output channels in so many groups, each of which reads as many groups of
+                                           inputs; 0 is 1 */
   bool bias;
   bool relu;       /* max(., 0) fused at the end, where the list says so */
   float eps;       /* norms; 1e-5 */
@@ -78,6 +81,10 @@ typedef struct {
 
 /** Whether it is one of the activations y = f(x) that the list has from gelu to hardsigmoid. */
 bool shoal_op_is_curve(shoal_op_kind kind);
+static inline int shoal_op_groups(const shoal_op_desc *d)
+{
+  return d->groups ? d->groups : 1;
+}
 /** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except

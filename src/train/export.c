@@ -27,13 +27,16 @@ static void put_layers(const shoal_model *m, shoal_json *j)
       const struct {
         const char *key;
         const int *values;
-      } pairs[] = { { "kernel", n->kernel }, { "stride", n->stride }, { "padding", n->pad } };
+      } pairs[] = {
+        { "kernel", n->kernel }, { "stride", n->stride }, { "padding", n->pad }, { "dilation", n->dilation }
+      };
       for (size_t k = 0; k < SHOAL_COUNT(pairs); k++) {
         shoal_json_array(j, pairs[k].key);
         for (int d = 0; d < 2; d++) shoal_json_int(j, NULL, pairs[k].values[d]);
         shoal_json_end(j);
       }
     }
+    if (n->kind == SHOAL_OP_CONV) shoal_json_int(j, "groups", n->groups);
     if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
     if (n->kind == SHOAL_OP_LEAKYRELU) shoal_json_real(j, "slope", n->slope);
     if (n->relu) shoal_json_bool(j, "relu", true);

@@ -43,6 +43,8 @@ MODELS = {"mlp": dict(model__name="mlp", model__widths="[12,9]", model__norm="la
           "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml"), "curves": dict(model__file="curves.yaml")}
 ODD = """layers:
   - { name: conv1, op: conv, width: 6, kernel: [3, 2], stride: [2, 1], pad: [1, 0] }
+  - { name: deep, op: conv, width: 6, kernel: 3, pad: 2, dilation: 2, groups: 6, bias: false }
+  - { name: groups, op: conv, width: 4, kernel: [1, 3], pad: [0, 1], groups: 2, relu: true }
   - { name: pool1, op: avgpool, kernel: 3, stride: 1, pad: 1 }
   - { name: drop1, op: dropout, p: 0.5 }
   - { name: wide, op: linear, width: 5 }

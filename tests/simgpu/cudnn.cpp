@@ -20,7 +20,7 @@ struct cudnnFilterStruct {
   int n[4];
 };
 struct cudnnConvolutionStruct {
-  int pad[2], stride[2];
+  int pad[2], stride[2], dilation[2], groups;
   cudnnMathType_t math;
 };
 
@@ -42,8 +42,10 @@ struct problem {
 bool fits(const problem &p)
 {
   for (int i = 0; i < 2; i++)
-    if ((p.x.n[2 + i] + 2 * p.c.pad[i] - p.w.n[2 + i]) / p.c.stride[i] + 1 != p.y.n[2 + i]) return false;
-  return p.x.n[0] == p.y.n[0] && p.x.n[1] == p.w.n[1] && p.y.n[1] == p.w.n[0];
+    if ((p.x.n[2 + i] + 2 * p.c.pad[i] - (p.w.n[2 + i] - 1) * p.c.dilation[i] - 1) / p.c.stride[i] + 1 != p.y.n[2 + i])
+      return false;
+  return p.x.n[0] == p.y.n[0] && p.x.n[1] == p.w.n[1] * p.c.groups && p.y.n[1] == p.w.n[0] &&
+         p.w.n[0] % p.c.groups == 0;
 }
 
 shoal_shape shape(const int n[4])
@@ -92,7 +94,9 @@ cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alp
       op.desc.kernel[i] = p.w.n[2 + i];
       op.desc.stride[i] = p.c.stride[i];
       op.desc.pad[i] = p.c.pad[i];
+      op.desc.gap[i] = p.c.dilation[i] - 1;
     }
+    op.desc.groups = p.c.groups;
     op.in_format[0].bytes = count(p.x.n) * sizeof(float);
     shoal_ref_plan_conv(&op);
     const bool rounds = p.c.math != CUDNN_FMA_MATH; /* cuDNN's default: TF32 */
@@ -167,9 +171,13 @@ cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, in
                                               int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
                                               cudnnDataType_t t)
 {
-  if (dilation_h != 1 || dilation_w != 1 || mode != CUDNN_CROSS_CORRELATION || t != CUDNN_DATA_FLOAT)
-    return CUDNN_STATUS_NOT_SUPPORTED;
-  *d = { { pad_h, pad_w }, { u, v }, CUDNN_DEFAULT_MATH };
+  if (mode != CUDNN_CROSS_CORRELATION || t != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
+  *d = { { pad_h, pad_w }, { u, v }, { dilation_h, dilation_w }, 1, CUDNN_DEFAULT_MATH };
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups)
+{
+  d->groups = groups;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t m)

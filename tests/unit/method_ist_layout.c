@@ -377,8 +377,8 @@ int main(void)
   check_model("mlp", "model.widths=[25,30]", &SHOAL_SHAPE(5));
   check_model("vgg16", "model.width=0.08", &image);
   check_model("resnet20", "", &small);
-  const char *const hand[] = { "wide", "chain", "branches" };
-  for (int i = 0; i < 3; i++) {
+  const char *const hand[] = { "wide", "chain", "branches", "groups" };
+  for (int i = 0; i < 4; i++) {
     shoal_model *m = rig_network(hand[i]);
     for (int parts = 1; parts <= 2; parts++) {
       check_rounds(m, (shoal_ist_options){ .parts = parts });

@@ -330,6 +330,16 @@ int main(void)
   check_gradients(m, "fc1 fc3", 4);
   check_both_ways("ref", m, "fc1", 3);
   shoal_model_destroy(m);
+  m = rig_network("groups");
+  check_exact("ref", m, "two", false, 0); /* [6, 6], two groups */
+  for (int t = 0; t < 3; t++) check_formula("ref", m, "two", 2, false, (shoal_factor_training)t);
+  shoal_factoring how[16] = { { 0 } };
+  how[3] = (shoal_factoring){ 2, true };
+  shoal_model *two = NULL;
+  CHECK_STATUS(shoal_model_factor(m, how, SHOAL_TRAIN_BOTH, &two), SHOAL_ERR_ARG);
+  CHECK_HAS(check_error(), "layer two has 2 groups and cannot become two layers");
+  CHECK(isinf(shoal_factor_macs(m, 3, 4, how[3], SHOAL_TRAIN_BOTH)), "the dearer way is chosen");
+  shoal_model_destroy(m);
   m = rig_network("residual");
   check_exact("ref", m, "b.down", false, 0); /* 1x1 convolution [6, 4] */
   check_exact("ref", m, "b.down", true, 4e-6);

@@ -287,6 +287,13 @@ int main(void)
   check_moves(m);
   check_training(m);
   shoal_model_destroy(m);
+  m = rig_network("groups");
+  CHECK_EQ(m->spaces, 2, "what a convolution of two groups reads and gives is whole");
+  check_function("ref", m, SHOAL_PLAN_TRAIN, true, 0);
+  check_function("ref", m, SHOAL_PLAN_EVAL, false, 1e-6);
+  check_moves(m);
+  check_training(m);
+  shoal_model_destroy(m);
   m = rig_network("wide");
   check_function("ref", m, SHOAL_PLAN_TRAIN, true, 0);
   check_moves(m);

@@ -352,8 +352,8 @@ static void check_refusals(void)
 int main(void)
 {
   const shoal_shape image = { 3, { 3, 32, 32 } };
-  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches" };
-  for (int i = 0; i < 5; i++) {
+  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
+  for (int i = 0; i < 6; i++) {
     for (int k = 0; k < 4; k++)
       check_sharing(k / 2 ? "cpu" : "ref", networks[i], k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
     shoal_model *m = rig_network(networks[i]);

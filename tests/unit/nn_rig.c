@@ -160,6 +160,28 @@ static void build_branches(shoal_model *m)
   put_linear(m, "fc", x, 3, false, 1);
 }
 
+/* Depthwise convolutions, which keep hidden units, and one of two groups. */
+static void build_groups(shoal_model *m)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_CONV, "deep", put_conv(m, "conv1", -1, 6, 3, 1, true, 0, -1));
+  n.kernel[0] = 3, n.pad[0] = 2, n.dilation[0] = 2;
+  n.out.dim[0] = n.groups = 6;
+  n.bias = n.relu = true;
+  int x = put_conv(m, "conv2", put(m, n, SHOAL_INIT_UNIFORM), 4, 1, 2, true, 1, -1);
+  n = shoal_node_make(SHOAL_OP_CONV, "two", x);
+  n.kernel[1] = 3, n.pad[1] = 1;
+  n.out.dim[0] = 6;
+  n.groups = 2;
+  n.unit = 1;
+  x = put_conv(m, "conv3", put(m, n, SHOAL_INIT_UNIFORM), 5, 1, 1, true, 2, -1);
+  n = shoal_node_make(SHOAL_OP_CONV, "flat", x);
+  n.kernel[0] = n.kernel[1] = 3;
+  n.out.dim[0] = n.groups = 5;
+  n.unit = 2;
+  x = put_plain(m, SHOAL_OP_FLATTEN, "flatten", put(m, n, SHOAL_INIT_UNIFORM), false, 3, -1);
+  put_linear(m, "fc", x, 3, false, 3);
+}
+
 static void build_wide(shoal_model *m)
 {
   int x = put_conv(m, "conv", -1, 4, 3, 3, true, 0, -1);
@@ -179,6 +201,7 @@ shoal_model *rig_network(const char *which)
   if (strcmp(which, "forks") == 0) build_forks(m);
   if (strcmp(which, "wide") == 0) build_wide(m);
   if (strcmp(which, "branches") == 0) build_branches(m);
+  if (strcmp(which, "groups") == 0) build_groups(m);
   REQUIRE(shoal_model_finish(m) == SHOAL_OK, "finish %s", which);
   return m;
 }

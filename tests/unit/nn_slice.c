@@ -167,8 +167,8 @@ static void check_refusals(const shoal_model *m)
 
 int main(void)
 {
-  static const char *const networks[] = { "chain", "residual", "forks", "branches" };
-  for (int i = 0; i < 4; i++) {
+  static const char *const networks[] = { "chain", "residual", "forks", "branches", "groups" };
+  for (int i = 0; i < 5; i++) {
     shoal_model *m = rig_network(networks[i]);
     check_composition("ref", 0, m);
     check_heads(m);

@@ -21,6 +21,10 @@ static void check_node(const shoal_node *a, const shoal_node *b)
   }
   CHECK_EQ(a->bias, b->bias, "%s", a->name);
   CHECK_EQ(a->relu, b->relu, "%s", a->name);
+  CHECK_EQ(a->groups, b->groups, "%s", a->name);
+  CHECK_EQ(a->dilation[0], b->dilation[0], "%s", a->name);
+  CHECK_EQ(a->dilation[1], b->dilation[1], "%s", a->name);
+  CHECK(a->kind != SHOAL_OP_LEAKYRELU || a->slope == b->slope, "%s: slope", a->name);
   CHECK(!norm || a->eps == b->eps, "%s: eps", a->name);
   CHECK(!norm || a->momentum == b->momentum, "%s: momentum", a->name);
   CHECK(a->kind != SHOAL_OP_DROPOUT || a->p == b->p, "%s: p", a->name);
@@ -88,7 +92,7 @@ static void test_round(void)
     { "vgg16", "model.width=0.25 model.dropout=0.5" },
     { "vgg16", "model.batch_norm=false" },
   };
-  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches" };
+  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
 }
@@ -181,6 +185,8 @@ static void test_refusals(void)
       "net.yaml:3:5: layer linear2: its output is [3,30,10] for a sample" },
     { "layers:\n  - { op: conv, width: 3, kernel: 33 }\n",
       "net.yaml:2:5: layer conv1: conv: kernel 33 along h is larger than the input 32" },
+    { "layers:\n  - { op: conv, width: 4, kernel: 3, groups: 2 }\n",
+      "layer conv1: conv: 2 groups of 3 input and 4 output channels; both must be multiples" },
     { "layers:\n  - { op: flatten }\n  - { op: conv, width: 3, kernel: 3 }\n",
       "net.yaml:3:5: layer conv2: conv: input is [1,3072], 2 dimensions; it needs 4, the batch first" },
     { "layers:\n  - { op: conv, width: 3, kernel: 3, name: a }\n  - { op: conv, width: 3, kernel: 1, in: input, name: "

@@ -18,6 +18,8 @@ CASES = [
     ("LINEAR", (2, 3, 7), dict(out=33, relu=True)),
     ("CONV", (3, 17, 9, 7), dict(out=10, kernel=(3, 5), stride=(2, 1), pad=(1, 2), bias=True)),
     ("CONV", (2, 16, 8, 8), dict(out=16, kernel=(3, 3), stride=(1, 1), pad=(1, 1), relu=True)),
+    ("CONV", (2, 16, 8, 7), dict(out=24, kernel=(3, 3), stride=(2, 1), pad=(2, 1), gap=(1, 0), groups=8, bias=True)),
+    ("CONV", (2, 17, 9, 9), dict(out=17, kernel=(3, 3), stride=(1, 1), pad=(1, 1), groups=17, relu=True)),
     ("CONV", (1, 3, 6, 5), dict(out=64, kernel=(1, 1), stride=(2, 2), pad=(0, 0))),
     ("BATCHNORM", (5, 3), dict()),
     ("BATCHNORM", (3, 10, 5, 7), dict(relu=True)),
@@ -56,7 +58,8 @@ def apply(kind, x, w, stats, a):
     if kind == "LINEAR":
         return F.linear(x[0], *w)
     if kind == "CONV":
-        return F.conv2d(x[0], *w, stride=a["stride"], padding=a["pad"])
+        return F.conv2d(x[0], *w, stride=a["stride"], padding=a["pad"],
+                        dilation=[g + 1 for g in a.get("gap", (0, 0))], groups=a.get("groups", 1))
     if kind == "BATCHNORM":
         return F.batch_norm(x[0], stats[0], stats[1], w[0], w[1], training, 0.1, 1e-5)
     if kind == "LAYERNORM":
@@ -83,7 +86,7 @@ def weights(kind, shape, a):
     if kind == "LINEAR":
         w = [pattern((a["out"], shape[-1]), 3)]
     elif kind == "CONV":
-        w = [pattern((a["out"], shape[1]) + tuple(a["kernel"]), 3)]
+        w = [pattern((a["out"], shape[1] // a.get("groups", 1)) + tuple(a["kernel"]), 3)]
     else:
         return []
     return w + ([pattern((a["out"],), 4)] if a.get("bias") else [])
@@ -122,7 +125,8 @@ def literal(kind, shape, a):
         out = [0] * len(shape)
         out[1 if kind == "CONV" else -1] = a["out"]
         fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
-    fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad") if k in a]
+    fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad", "gap") if k in a]
+    fields += [".%s = %d" % (k, a[k]) for k in ("groups",) if k in a]
     fields += [".%s = true" % k for k in ("bias", "relu") if a.get(k)]
     fields += [".%s = %gf" % (k, a[k]) for k in ("slope",) if k in a]
     training = a.get("training", True)

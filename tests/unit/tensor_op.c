@@ -79,6 +79,12 @@ static void test_refusals(void)
   refuse(windows(SHOAL_OP_MAXPOOL, 3, 1, -1), "padding -1");
   refuse(windows(SHOAL_OP_CONV, 11, 1, 1), "kernel 11");
   d = windows(SHOAL_OP_CONV, 3, 1, 1);
+  d.groups = 3;
+  refuse(d, "3 groups of 3 input and 16 output channels");
+  d.groups = 1;
+  d.gap[0] = d.gap[1] = 4;
+  refuse(d, "kernel 11, dilated, along w is larger than the input 8");
+  d = windows(SHOAL_OP_CONV, 3, 1, 1);
   d.out.dim[1] = 0;
   refuse(d, "0 output channels");
   d.out.dim[1] = INT64_MAX / 64;

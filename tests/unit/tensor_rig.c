@@ -133,7 +133,8 @@ static void release_view(shoal_backend *b, float *p, int64_t n, const char *what
 void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v)
 {
   *r = (rig){ .backend = b, .v = v, .at = { .seed = 77, .step = 5, .slot0 = 3 } };
-  REQUIRE(shoal_op_create(b, d, in, &r->op) == SHOAL_OK, "op_create of %s", shoal_op_kind_name(d->kind));
+  REQUIRE(shoal_op_create(b, d, in, &r->op) == SHOAL_OK, "op_create of %s: %s", describe(d, (char[160]){ 0 }),
+          check_error());
   shoal_op *op = r->op;
   for (int i = 0; i < v->inputs; i++) {
     r->x[i] = guarded(b, op->in_format[i].bytes);
@@ -271,9 +272,10 @@ const char *describe(const shoal_op_desc *d, char buf[160])
   const int64_t *x = d->in[0].dim;
   int n = snprintf(buf, 160, "%s [", shoal_op_kind_name(d->kind));
   for (int i = 0; i < d->in[0].ndim; i++) n += snprintf(buf + n, (size_t)(160 - n), "%s%d", i ? "," : "", (int)x[i]);
-  snprintf(buf + n, (size_t)(160 - n), "] width %d kernel %dx%d stride %d,%d pad %d,%d%s%s%s%s",
+  snprintf(buf + n, (size_t)(160 - n), "] width %d kernel %dx%d stride %d,%d pad %d,%d gap %d,%d groups %d%s%s%s%s",
            (int)(d->kind == SHOAL_OP_CONV ? d->out.dim[1] : d->out.dim[SHOAL_MAX(d->in[0].ndim - 1, 0)]), d->kernel[0],
-           d->kernel[1], d->stride[0], d->stride[1], d->pad[0], d->pad[1], d->bias ? " bias" : "",
-           d->relu ? " relu" : "", d->training ? "" : " evaluation", d->need_dx ? "" : " without dx");
+           d->kernel[1], d->stride[0], d->stride[1], d->pad[0], d->pad[1], d->gap[0], d->gap[1], shoal_op_groups(d),
+           d->bias ? " bias" : "", d->relu ? " relu" : "", d->training ? "" : " evaluation",
+           d->need_dx ? "" : " without dx");
   return buf;
 }

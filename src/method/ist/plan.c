@@ -79,7 +79,7 @@ static void describe_units(shoal_ist_plan *p, int param)
 static bool same_node(const shoal_node *a, const shoal_node *b)
 {
   return a->kind == b->kind && shoal_shape_equal(&a->out, &b->out) &&
-         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0;
+         memcmp(a->kernel, b->kernel, sizeof a->kernel) == 0 && a->groups == b->groups;
 }
 
 /* Compares the nodes of two bodies. */

@@ -71,7 +71,8 @@ static int64_t images_for_weights(const shoal_op *op)
 /* Winograd's algorithm works on tiles of 4x4 outputs and pays off with enough channels to reuse its transforms. */
 static bool suits_winograd(const shoal_op_desc *d)
 {
-  bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1;
+  bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1 &&
+                  shoal_op_groups(d) == 1 && d->gap[0] == 0 && d->gap[1] == 0;
   return plain3x3 && d->out.dim[2] >= 4 && d->out.dim[3] >= 4 && d->in[0].dim[1] >= 32 && d->out.dim[1] >= 32;
 }
 
@@ -100,6 +101,7 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
                            .winograd = g->winograd,
                            .stride = d->stride,
                            .pad = d->pad,
+                           .gap = d->gap,
                            .src = op->in_format[0].dense ? s->x_any : s->x_given,
                            .weights = g->w_any,
                            .bias = g->bias,
@@ -128,6 +130,9 @@ static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   const shoal_op *op = &p->op;
   shoal_shape w[SHOAL_OP_WEIGHTS];
   shoal_op_weight_shapes(&op->desc, w);
+  int64_t groups = shoal_op_groups(&op->desc);
+  if (groups > 1) /* the same memory, with a dimension more */
+    w[0] = SHOAL_SHAPE(groups, w[0].dim[0] / groups, w[0].dim[1], w[0].dim[2], w[0].dim[3]);
   SHOAL_TRY(shoal_dnn_md_dense(&w[0], &g->w_oihw));
   SHOAL_TRY(shoal_dnn_md_tag(&w[0], dnnl_format_tag_any, &g->w_any));
   if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], &g->bias));
@@ -154,22 +159,32 @@ static shoal_status has_reference_gradient(const shoal_cpu *b, const shoal_op *o
   return SHOAL_OK;
 }
 
+/* What other operations could not read: for some groups oneDNN chooses blocks of 4 channels. */
+static shoal_status is_foreign(const side *s, bool *yes)
+{
+  shoal_cpu_layout layout;
+  SHOAL_TRY(shoal_cpu_layout_of_md(&s->y_shape, shoal_dnn_pd_md(s->forward, DNNL_ARG_DST), &layout));
+  *yes = layout == SHOAL_CPU_OTHER;
+  return SHOAL_OK;
+}
+
 /* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, if it may choose the
  * output format, falls back to its reference loop, 100 times slower.  With channels last on both sides it has fast code
  * for forward and backward; the input is reordered if necessary. */
 static shoal_status avoid_reference_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
 {
   dnnl_primitive_desc_t other = NULL;
-  bool reference = shoal_dnn_is_reference(s->forward);
+  bool reference = shoal_dnn_is_reference(s->forward), foreign;
+  SHOAL_TRY(is_foreign(s, &foreign));
   if (op->in_format[0].dense) SHOAL_TRY(has_reference_gradient(b, op, s, *c, &reference));
-  if (!reference) return SHOAL_OK;
+  if (!reference && !foreign) return SHOAL_OK;
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
   shoal_dnn_conv last = *c;
   last.src = s->x_last;
   last.dst = s->y_last;
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &last, SHOAL_DNN_FORWARD, NULL, &other));
-  if (shoal_dnn_is_reference(other)) {
+  if (shoal_dnn_is_reference(other) && !foreign) {
     dnnl_primitive_desc_destroy(other);
     return SHOAL_OK;
   }
@@ -258,7 +273,8 @@ static shoal_status writes_past_scratchpad(const shoal_op *op, const side *s, bo
   enum { BLOCK = 16 };
   const shoal_op_desc *d = &op->desc;
   shoal_dnn_md last;
-  *yes = shoal_dnn_is_1x1(s->backward) && (d->stride[0] > 1 || d->stride[1] > 1) && d->in[0].dim[1] < BLOCK;
+  *yes = shoal_dnn_is_1x1(s->backward) && (d->stride[0] > 1 || d->stride[1] > 1) &&
+         d->in[0].dim[1] / shoal_op_groups(d) < BLOCK;
   if (!*yes) return SHOAL_OK;
   SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &last));
   *yes = shoal_dnn_md_equal(shoal_dnn_pd_md(s->backward, DNNL_ARG_SRC), last);
@@ -284,6 +300,7 @@ static shoal_status plan_without_stride(const shoal_cpu *b, shoal_cpu_conv *p, c
   shoal_dnn_conv plain = { .training = true,
                            .stride = (const int[]){ 1, 1 },
                            .pad = d->pad,
+                           .gap = d->gap,
                            .src = s->x_packed,
                            .weights = g->w_any,
                            .dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST) };

@@ -33,6 +33,7 @@ static tap tap_of(const shoal_op_desc *d, int kh, int kw)
 static bool pays(const shoal_op_desc *d)
 {
   int64_t places = d->out.dim[2] * d->out.dim[3], met = 0;
+  if (shoal_op_groups(d) > 1 || d->gap[0] > 0 || d->gap[1] > 0) return false;
   if (places > POSITIONS || d->in[0].dim[1] < CHANNELS || d->out.dim[1] < CHANNELS) return false;
   for (int i = 0; i < d->kernel[0]; i++)
     for (int j = 0; j < d->kernel[1]; j++) met += tap_of(d, i, j).n;

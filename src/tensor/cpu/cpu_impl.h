@@ -52,6 +52,7 @@ shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_c
 shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out);
 shoal_status shoal_cpu_md_of(const shoal_shape *s, const shoal_format *f, shoal_dnn_md *out); /* caller frees */
 shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_cpu_layout layout, shoal_dnn_md *out); /* as well */
+shoal_status shoal_cpu_layout_of_md(const shoal_shape *s, shoal_dnn_cmd md, shoal_cpu_layout *out);
 shoal_cpu_layout shoal_cpu_layout_of(const shoal_format *f);
 shoal_status shoal_cpu_to_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x,
                                 float *y);

@@ -164,11 +164,12 @@ typedef struct {
   dnnl_dims_t stride, dilate, near, far;
 } windows;
 
-static windows make_windows(const int *stride, const int *pad)
+static windows make_windows(const int *stride, const int *pad, const int *gap)
 {
   windows w = { 0 };
   for (int i = 0; i < 2; i++) {
     w.stride[i] = stride[i];
+    w.dilate[i] = gap[i];
     w.near[i] = w.far[i] = pad[i];
   }
   return w;
@@ -205,13 +206,14 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
   dnnl_convolution_desc_t desc;
   dnnl_status_t st;
   if (direction == SHOAL_DNN_FORWARD)
-    st = dnnl_convolution_forward_desc_init(&desc, prop, alg, c->src, c->weights, c->bias, c->dst, w->stride, w->near,
-                                            w->far);
+    st = dnnl_dilated_convolution_forward_desc_init(&desc, prop, alg, c->src, c->weights, c->bias, c->dst, w->stride,
+                                                    w->dilate, w->near, w->far);
   else if (direction == SHOAL_DNN_BACKWARD_DATA)
-    st = dnnl_convolution_backward_data_desc_init(&desc, alg, c->src, c->weights, c->dst, w->stride, w->near, w->far);
+    st = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, c->src, c->weights, c->dst, w->stride, w->dilate,
+                                                          w->near, w->far);
   else
-    st = dnnl_convolution_backward_weights_desc_init(&desc, alg, c->src, c->weights, c->bias, c->dst, w->stride,
-                                                     w->near, w->far);
+    st = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, c->src, c->weights, c->bias, c->dst, w->stride,
+                                                             w->dilate, w->near, w->far);
   return st == dnnl_success ? dnnl_primitive_desc_create(out, &desc, attr, e, hint) : st;
 }
 
@@ -220,7 +222,7 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
 shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoal_dnn_direction direction,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out)
 {
-  windows w = make_windows(c->stride, c->pad);
+  windows w = make_windows(c->stride, c->pad, c->gap);
   dnnl_primitive_attr_t attr;
   SHOAL_TRY_DNNL(make_attr(&attr));
   dnnl_status_t st = dnnl_unimplemented;

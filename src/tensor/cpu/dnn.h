@@ -54,7 +54,7 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
  *     dnnl_forward_training.  A backward one takes the forward one as a hint. --- */
 typedef struct {
   bool training, winograd;
-  const int *stride, *pad; /* h, w */
+  const int *stride, *pad, *gap; /* h, w */
   shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
 } shoal_dnn_conv;
 typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;

@@ -19,9 +19,9 @@ static const struct {
               { dnnl_nChw8c, SHOAL_CPU_BLOCK8 },
               { dnnl_nhwc, SHOAL_CPU_CHANNELS_LAST } };
 
-static shoal_status layout_of_md(const shoal_shape *s, shoal_dnn_cmd md, shoal_cpu_layout *out)
+shoal_status shoal_cpu_layout_of_md(const shoal_shape *s, shoal_dnn_cmd md, shoal_cpu_layout *out)
 {
-  *out = SHOAL_CPU_OTHER;
+  *out = shoal_dnn_md_is_dense(md, s) ? SHOAL_CPU_DENSE : SHOAL_CPU_OTHER;
   for (size_t i = 0; s->ndim == 4 && *out == SHOAL_CPU_OTHER && i < SHOAL_COUNT(known); i++) {
     shoal_dnn_md probe;
     SHOAL_TRY(shoal_dnn_md_tag(s, known[i].tag, &probe));
@@ -36,7 +36,7 @@ static shoal_status add_format(shoal_cpu *b, const shoal_shape *s, shoal_dnn_cmd
   shoal_status st;
   shoal_cpu_format *f = calloc(1, sizeof *f);
   SHOAL_CHECK(f, SHOAL_ERR_MEM, "memory format");
-  SHOAL_TRY_GOTO(st, layout_of_md(s, md, &f->layout), fail);
+  SHOAL_TRY_GOTO(st, shoal_cpu_layout_of_md(s, md, &f->layout), fail);
   SHOAL_TRY_GOTO(st, shoal_dnn_md_copy(md, &f->md), fail);
   f->next = b->formats;
   b->formats = f;

@@ -128,8 +128,10 @@ static shoal_status describe(conv_op *c, const shoal_cuda_libraries *l, bool tf3
   SHOAL_TRY_CUDNN(l->cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, (int)w[0].dim[0],
                                                 (int)w[0].dim[1], d->kernel[0], d->kernel[1]));
   SHOAL_TRY_CUDNN(l->cudnnCreateConvolutionDescriptor(&c->conv));
-  SHOAL_TRY_CUDNN(l->cudnnSetConvolution2dDescriptor(c->conv, d->pad[0], d->pad[1], d->stride[0], d->stride[1], 1, 1,
-                                                     CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
+  SHOAL_TRY_CUDNN(l->cudnnSetConvolution2dDescriptor(c->conv, d->pad[0], d->pad[1], d->stride[0], d->stride[1],
+                                                     d->gap[0] + 1, d->gap[1] + 1, CUDNN_CROSS_CORRELATION,
+                                                     CUDNN_DATA_FLOAT));
+  SHOAL_TRY_CUDNN(l->cudnnSetConvolutionGroupCount(c->conv, shoal_op_groups(d)));
   SHOAL_TRY_CUDNN(l->cudnnSetConvolutionMathType(c->conv, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   return SHOAL_OK;
 }

@@ -33,6 +33,7 @@
   X(cudnnCreateConvolutionDescriptor)                                                                                  \
   X(cudnnDestroyConvolutionDescriptor)                                                                                 \
   X(cudnnSetConvolution2dDescriptor)                                                                                   \
+  X(cudnnSetConvolutionGroupCount)                                                                                     \
   X(cudnnSetConvolutionMathType)                                                                                       \
   X(cudnnGetConvolutionForwardWorkspaceSize)                                                                           \
   X(cudnnGetConvolutionBackwardDataWorkspaceSize)                                                                      \

@@ -1,29 +1,39 @@
 /* Convolution (cross-correlation, as usual in deep learning), by its definition:
  *
- *   y[n,o,p,q] = b[o] + sum over i,u,v of  x[n, i, p*stride-pad+u, q*stride-pad+v] * w[o,i,u,v]
+ *   y[n,o,p,q] = b[o] + sum over i,u,v of  x[n, g(o) + i, p*stride-pad+u*dilation, q*stride-pad+v*dilation] * w[o,i,u,v]
  *
+ * i counts the input channels of o's group, which begin at g(o); without groups they are all.
  * Forward and both gradients iterate over the same index set and differ only in what they sum. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
 typedef struct {
-  int64_t n, ci, h, w; /* x [n,ci,h,w] */
-  int64_t co, p, q;    /* y [n,co,p,q] */
+  int64_t n, ci, h, w; /* x [n,groups*ci,h,w] */
+  int64_t groups;
+  int64_t co, p, q; /* y [n,co,p,q] */
   int64_t kh, kw;
 } sizes;
 
 static sizes sizes_of(const shoal_op_desc *d)
 {
   const int64_t *x = d->in[0].dim, *y = d->out.dim;
-  return (sizes){ x[0], x[1], x[2], x[3], y[1], y[2], y[3], d->kernel[0], d->kernel[1] };
+  int64_t groups = shoal_op_groups(d);
+  return (sizes){ x[0], x[1] / groups, x[2], x[3], groups, y[1], y[2], y[3], d->kernel[0], d->kernel[1] };
 }
 
 /* Offset in a plane of x that output (p,q) reads through kernel element (u,v); false if it is padding. */
 static bool source(const shoal_op_desc *d, const sizes *s, int64_t p, int64_t q, int64_t u, int64_t v, int64_t *out)
 {
-  int64_t row = p * d->stride[0] - d->pad[0] + u, column = q * d->stride[1] - d->pad[1] + v;
+  int64_t row = p * d->stride[0] - d->pad[0] + u * (d->gap[0] + 1);
+  int64_t column = q * d->stride[1] - d->pad[1] + v * (d->gap[1] + 1);
   *out = row * s->w + column;
   return row >= 0 && row < s->h && column >= 0 && column < s->w;
+}
+
+/* Offset in x of the first channel that output channel o of sample n reads. */
+static int64_t inputs_of(const sizes *s, int64_t n, int64_t o)
+{
+  return (n * s->groups + o / (s->co / s->groups)) * s->ci * s->h * s->w;
 }
 
 static double dot_patch(const shoal_op *op, const sizes *s, const float *x, const float *w, int64_t p, int64_t q)
@@ -44,7 +54,7 @@ static shoal_status forward(shoal_op *op, const shoal_op_args *a)
   float *y = a->y;
   for (int64_t n = 0; n < s.n; n++)
     for (int64_t o = 0; o < s.co; o++) {
-      const float *x = a->x[0] + n * s.ci * s.h * s.w, *w = a->w[0] + o * s.ci * s.kh * s.kw;
+      const float *x = a->x[0] + inputs_of(&s, n, o), *w = a->w[0] + o * s.ci * s.kh * s.kw;
       double bias = op->desc.bias ? a->w[1][o] : 0;
       for (int64_t p = 0; p < s.p; p++)
         for (int64_t q = 0; q < s.q; q++) {
@@ -62,7 +72,7 @@ static double dw_element(const shoal_op *op, const shoal_op_args *a, const sizes
   double sum = 0;
   int64_t at;
   for (int64_t n = 0; n < s->n; n++) {
-    const float *x = a->x[0] + (n * s->ci + i) * s->h * s->w;
+    const float *x = a->x[0] + inputs_of(s, n, o) + i * s->h * s->w;
     for (int64_t p = 0; p < s->p; p++)
       for (int64_t q = 0; q < s->q; q++)
         if (source(&op->desc, s, p, q, u, v, &at))
@@ -107,7 +117,7 @@ static shoal_status backward_data(shoal_op *op, const shoal_op_args *a)
       for (int64_t p = 0; p < s.p; p++)
         for (int64_t q = 0; q < s.q; q++)
           scatter_patch(op, &s, shoal_ref_before_relu(op, a, ((n * s.co + o) * s.p + p) * s.q + q),
-                        a->w[0] + o * s.ci * s.kh * s.kw, p, q, a->dx[0] + n * s.ci * s.h * s.w);
+                        a->w[0] + o * s.ci * s.kh * s.kw, p, q, a->dx[0] + inputs_of(&s, n, o));
   return SHOAL_OK;
 }
 

@@ -64,6 +64,10 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
         x = x.mean((2, 3))
     elif kind == "add":
         x = x + sum(others)
+    elif kind == "mul":
+        x = x * others[0].reshape(others[0].shape + (1,) * (x.ndim - others[0].ndim))
+    elif kind == "concat":
+        x = np.concatenate((x, *others), 1)
     elif kind == "flatten":
         x = x.reshape(len(x), -1)
     elif kind != "dropout":

@@ -47,6 +47,8 @@ OPERATORS = {
     "Div": lambda a, x, y: x / y,
     "Erf": lambda a, x: np.vectorize(math.erf)(x),
     "Relu": lambda a, x: np.maximum(x, 0),
+    "Concat": lambda a, *x: np.concatenate(x, a["axis"]),
+    "Reshape": lambda a, x, shape: x.reshape([len(x), *shape[1:].astype(int)]),
     "Sum": lambda a, *x: sum(x),
     "Sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
     "Tanh": lambda a, x: np.tanh(x),

@@ -19,8 +19,8 @@ enum { GRAPH_NODE = 1, GRAPH_NAME = 2, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_NAME = 3, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
 enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_F = 2, ATTRIBUTE_I = 3, ATTRIBUTE_INTS = 8, ATTRIBUTE_TYPE = 20 };
 enum { TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_FLOAT = 4, TENSOR_NAME = 8, TENSOR_RAW = 9 };
-enum { F32 = 1 };
+enum { TENSOR_DIM = 1, TENSOR_TYPE = 2, TENSOR_FLOAT = 4, TENSOR_I64 = 7, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { F32 = 1, I64 = 7 };
 enum { VALUE_MAX = SHOAL_NAME_MAX + 24 };
 
 typedef struct {
@@ -28,6 +28,7 @@ typedef struct {
   shoal_proto graph, node, part; /* the graph but for its tensors; a node and an attribute under construction */
   char (*value)[VALUE_MAX];      /* [nodes] name of each node's output */
   char input[VALUE_MAX];         /* of the normalised input */
+  char shape[VALUE_MAX];         /* of the last constant for Reshape */
   shoal_texts numbers;           /* names of constants that are in the graph */
   shoal_status st;
 } writer;
@@ -107,6 +108,20 @@ static void put_constant(writer *w, const char *name, const shoal_shape *shape, 
   shoal_proto_text(&w->part, TENSOR_NAME, name);
   for (int64_t i = 0; i < shoal_shape_count(shape); i++) shoal_proto_float(&w->part, TENSOR_FLOAT, (float)numbers[i]);
   shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
+}
+
+/* A constant for Reshape: the batch as it is, then the shape of a sample.  Returns its name, good until the next call. */
+static const char *put_shape(writer *w, const char *layer, const shoal_shape *sample)
+{
+  snprintf(w->shape, sizeof w->shape, "%s/shape", layer);
+  w->part.n = 0;
+  shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)sample->ndim + 1);
+  shoal_proto_number(&w->part, TENSOR_TYPE, I64);
+  shoal_proto_number(&w->part, TENSOR_I64, 0);
+  for (int d = 0; d < sample->ndim; d++) shoal_proto_number(&w->part, TENSOR_I64, (uint64_t)sample->dim[d]);
+  shoal_proto_text(&w->part, TENSOR_NAME, w->shape);
+  shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
+  return w->shape;
 }
 
 static void put_scale(writer *w, const char *name, const double *numbers)
@@ -244,6 +259,19 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
   case SHOAL_OP_ADD:
     begin(w, shoal_node_inputs(n) == 2 ? "Add" : "Sum", output);
     take_all(w, n);
+    break;
+  case SHOAL_OP_MUL:
+    snprintf(mean, sizeof mean, "%s", value_of(w, n->in[1]));
+    if (shoal_value_shape(m, n->in[1])->ndim == 1 && n->out.ndim == 3) {
+      snprintf(mean, sizeof mean, "%s/scale", n->name);
+      simple(w, "Reshape", value_of(w, n->in[1]), put_shape(w, n->name, &SHOAL_SHAPE(n->out.dim[0], 1, 1)), mean);
+    }
+    simple(w, "Mul", x, mean, output);
+    return;
+  case SHOAL_OP_CONCAT:
+    begin(w, "Concat", output);
+    take_all(w, n);
+    add_int(w, "axis", 1);
     break;
   case SHOAL_OP_CONV:
     begin(w, "Conv", output);

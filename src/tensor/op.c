@@ -163,6 +163,41 @@ static shoal_status infer_add(const shoal_op_desc *d, shoal_shape *out)
   return SHOAL_OK;
 }
 
+/* Whether x1 scales whole planes of x0. */
+static bool scales_planes(const shoal_shape *x0, const shoal_shape *x1)
+{
+  bool plane = x1->ndim == 2 || (x1->ndim == 4 && x1->dim[2] == 1 && x1->dim[3] == 1);
+  return x0->ndim == 4 && plane && x0->dim[0] == x1->dim[0] && x0->dim[1] == x1->dim[1];
+}
+
+static shoal_status infer_mul(const shoal_op_desc *d, shoal_shape *out)
+{
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  SHOAL_TRY(check_inputs(d));
+  SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[1]) || scales_planes(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
+              "mul: inputs are %s and %s; the second must have the shape of the first, or one number for each channel",
+              shoal_shape_text(&d->in[0], a), shoal_shape_text(&d->in[1], b));
+  *out = d->in[0];
+  return SHOAL_OK;
+}
+
+static shoal_status infer_concat(const shoal_op_desc *d, shoal_shape *out)
+{
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  SHOAL_TRY(check_inputs(d));
+  *out = d->in[0];
+  for (int k = 0; k < shoal_op_inputs(d); k++) {
+    shoal_shape alike = d->in[k];
+    SHOAL_CHECK(alike.ndim >= 2, SHOAL_ERR_ARG, "concat: input %s has no channels", shoal_shape_text(&alike, a));
+    alike.dim[1] = d->in[0].dim[1];
+    SHOAL_CHECK(shoal_shape_equal(&alike, &d->in[0]), SHOAL_ERR_ARG,
+                "concat: inputs are %s and %s; all but their channels must be equal", shoal_shape_text(&d->in[0], a),
+                shoal_shape_text(&d->in[k], b));
+    if (k > 0) out->dim[1] += d->in[k].dim[1];
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status infer_same(const shoal_op_desc *d, shoal_shape *out)
 {
   SHOAL_TRY(check_shape(shoal_op_kind_name(d->kind), "input", &d->in[0], 1, SHOAL_MAX_DIMS));
@@ -183,6 +218,10 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     return infer_batchnorm(d, out);
   case SHOAL_OP_ADD:
     return infer_add(d, out);
+  case SHOAL_OP_MUL:
+    return infer_mul(d, out);
+  case SHOAL_OP_CONCAT:
+    return infer_concat(d, out);
   case SHOAL_OP_RELU:
   case SHOAL_OP_GELU:
   case SHOAL_OP_GELU_TANH:

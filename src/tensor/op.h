@@ -50,8 +50,10 @@ enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
   X(AVGPOOL, "avgpool", 1, 1)         /* padding not counted */                                                        \
   X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                   \
   X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                     \
-  X(FLATTEN, "flatten", 1, 1)         /* any format -> dense [n, c*h*w] in canonical order */                          \
-  X(DROPOUT, "dropout", 1, 1)         /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
+  X(MUL, "mul", 2, 2)                 /* y = x0 x1; x1 of the shape of x0, or [n,c] or [n,c,1,1] for x0 [n,c,h,w] */   \
+  X(CONCAT, "concat", 2, SHOAL_OP_INPUTS) /* along dim 1, in order; the others are equal */                            \
+  X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                      \
+  X(DROPOUT, "dropout", 1, 1)             /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X

@@ -40,7 +40,8 @@ def read(name):
 MODELS = {"mlp": dict(model__name="mlp", model__widths="[12,9]", model__norm="layer", model__activation="gelu", model__dropout="0.2"),
           "mlp-batch": dict(model__name="mlp", model__widths="[12]", model__norm="batch"),
           "resnet20": dict(model__name="resnet20"), "vgg16": dict(model__name="vgg16", model__width="0.0625"),
-          "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml"), "curves": dict(model__file="curves.yaml")}
+          "resnet18": dict(model__name="resnet18"), "odd": dict(model__file="odd.yaml"), "curves": dict(model__file="curves.yaml"),
+          "joins": dict(model__file="joins.yaml")}
 ODD = """layers:
   - { name: conv1, op: conv, width: 6, kernel: [3, 2], stride: [2, 1], pad: [1, 0] }
   - { name: deep, op: conv, width: 6, kernel: 3, pad: 2, dilation: 2, groups: 6, bias: false }
@@ -70,7 +71,24 @@ CURVES = """layers:
   - { name: flat, op: flatten }
   - { name: fc, op: linear, width: classes }
 """
-FILES = {"odd": ODD, "curves": CURVES}
+JOINS = """layers:
+  - { name: conv1, op: conv, width: 6, kernel: 3, pad: 1, relu: true }
+  - { name: conv2, op: conv, width: 3, kernel: 1, in: input }
+  - { name: both, op: concat, in: [conv1, conv2, input] }
+  - { name: mean, op: globalpool }
+  - { name: squeeze, op: linear, width: 4, relu: true }
+  - { name: excite, op: linear, width: 10 }
+  - { name: gate, op: sigmoid }
+  - { name: scaled, op: mul, in: [both, gate] }
+  - { name: conv3, op: conv, width: 10, kernel: 1 }
+  - { name: product, op: mul, in: [conv3, scaled] }
+  - { name: mean2, op: avgpool, kernel: 8 }
+  - { name: gate2, op: hardsigmoid }
+  - { name: scaled2, op: mul, in: [product, gate2] }
+  - { name: flat, op: flatten }
+  - { name: fc, op: linear, width: classes }
+"""
+FILES = {"odd": ODD, "curves": CURVES, "joins": JOINS}
 
 
 @pytest.mark.parametrize("name", [m for m in MODELS if FULL or m not in ("resnet18", "vgg16")])

@@ -156,7 +156,14 @@ static void build_branches(shoal_model *m)
   int s =
       put_join(m, SHOAL_OP_ADD, "s", 4, (const int[]){ a, x, b, put_conv(m, "c", a, 4, 1, 1, true, 0, -1) }, true, 0);
   int t = put_join(m, SHOAL_OP_ADD, "t", 3, (const int[]){ s, a, b }, false, 0);
-  x = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", t, false, 1, -1);
+  int u = put_join(m, SHOAL_OP_MUL, "u", 2, (const int[]){ t, b }, false, 0);
+  x = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool", u, false, 0, -1);
+  x = put_plain(m, SHOAL_OP_SIGMOID, "gate", put_linear(m, "fc1", x, 4, true, 0), false, 0, -1);
+  x = put_join(m, SHOAL_OP_MUL, "v", 2, (const int[]){ u, x }, false, 0);
+  int d = put_conv(m, "d", x, 3, 1, 1, true, 0, -1);
+  x = put_join(m, SHOAL_OP_CONCAT, "w", 3, (const int[]){ d, -1, put_conv(m, "e", d, 2, 3, 1, false, 0, -1) }, false,
+               0);
+  x = put_plain(m, SHOAL_OP_GLOBALPOOL, "pool2", x, false, 1, -1);
   put_linear(m, "fc", x, 3, false, 1);
 }
 

@@ -153,6 +153,38 @@ static void pointwise_cases(void)
       }
 }
 
+/* Products, and concatenations of channels that do and do not fill blocks. */
+static void join_cases(void)
+{
+  static const shoal_shape alike[] = {
+    { 2, { 5, 17 } }, { 3, { 2, 3, 10 } }, { 4, { 3, 16, 4, 4 } }, { 4, { 2, 17, 3, 5 } }, { 4, { 1, 3, 2, 2 } }
+  };
+  static const shoal_shape planes[] = { { 4, { 3, 16, 4, 4 } }, { 4, { 2, 17, 3, 5 } }, { 4, { 1, 64, 7, 1 } } };
+  static const int64_t channels[][4] = { { 16, 16 }, { 17, 3 }, { 1, 32, 16 }, { 5, 5, 5, 5 }, { 10, 64, 1 } };
+  static const shoal_shape rest[] = { { 4, { 3, 0, 4, 3 } }, { 2, { 5 } }, { 3, { 2, 0, 7 } } };
+  for (int eval = 0; eval < 2; eval++) {
+    for (size_t i = 0; i < SHOAL_COUNT(alike); i++) {
+      shoal_op_desc *d = new_case(SHOAL_OP_MUL, alike[i]);
+      d->in[1] = alike[i];
+      d->training = !eval;
+    }
+    for (size_t i = 0; i < 2 * SHOAL_COUNT(planes); i++) {
+      shoal_op_desc *d = new_case(SHOAL_OP_MUL, planes[i / 2]);
+      d->in[1] =
+          i % 2 ? SHOAL_SHAPE(d->in[0].dim[0], d->in[0].dim[1]) : SHOAL_SHAPE(d->in[0].dim[0], d->in[0].dim[1], 1, 1);
+      d->training = !eval;
+    }
+    for (size_t i = 0; i < SHOAL_COUNT(channels) * SHOAL_COUNT(rest); i++) {
+      shoal_op_desc *d = new_case(SHOAL_OP_CONCAT, rest[i % SHOAL_COUNT(rest)]);
+      for (int k = 0; k < 4 && channels[i / SHOAL_COUNT(rest)][k]; k++) {
+        d->in[k] = rest[i % SHOAL_COUNT(rest)];
+        d->in[k].dim[1] = channels[i / SHOAL_COUNT(rest)][k];
+      }
+      d->training = !eval;
+    }
+  }
+}
+
 size_t test_cases(const shoal_op_desc **out)
 {
   if (cases_n == 0) {
@@ -161,6 +193,7 @@ size_t test_cases(const shoal_op_desc **out)
     norm_cases();
     pool_cases();
     pointwise_cases();
+    join_cases();
   }
   *out = cases;
   return cases_n;

@@ -41,6 +41,9 @@ CASES = [
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
     ("ADD", (3, 10, 5, 7), dict(relu=True, inputs=2)),
     ("ADD", (3, 17, 5, 4), dict(relu=True, inputs=3)),
+    ("MUL", (3, 10, 5), dict(inputs=2)),
+    ("MUL", (3, 17, 4, 5), dict(shapes=[(3, 17, 4, 5), (3, 17)])),
+    ("CONCAT", (2, 5, 4, 3), dict(shapes=[(2, 5, 4, 3), (2, 17, 4, 3), (2, 1, 4, 3)])),
     ("FLATTEN", (3, 10, 5, 7), dict()),
     ("DROPOUT", (3, 10), dict(training=False)),
 ]
@@ -70,6 +73,10 @@ def apply(kind, x, w, stats, a):
         return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], count_include_pad=False)
     if kind == "DROPOUT":
         return F.dropout(x[0], 0.5, training)
+    if kind == "MUL":
+        return x[0] * x[1].reshape(x[1].shape + (1,) * (x[0].ndim - x[1].ndim))
+    if kind == "CONCAT":
+        return torch.cat(x, 1)
     if kind == "LEAKYRELU":
         return F.leaky_relu(x[0], a["slope"])
     if kind == "GELU_TANH":

@@ -39,6 +39,8 @@ static void test_shapes(void)
   check_shape(plain(SHOAL_OP_FLATTEN, SHOAL_SHAPE(2, 3, 9, 8)), SHOAL_SHAPE(2, 216), 0);
   check_shape(plain(SHOAL_OP_LINEAR, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 7), 2 * 3 * 9 * 7);
   check_shape(plain(SHOAL_OP_ADD, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 9), 0);
+  check_shape(plain(SHOAL_OP_MUL, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 9), 0);
+  check_shape(plain(SHOAL_OP_CONCAT, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 6, 9), 0);
   check_shape(plain(SHOAL_OP_LAYERNORM, SHOAL_SHAPE(2, 3, 9)), SHOAL_SHAPE(2, 3, 9), 0);
   check_shape(plain(SHOAL_OP_BATCHNORM, SHOAL_SHAPE(2, 3)), SHOAL_SHAPE(2, 3), 0);
 }
@@ -113,6 +115,13 @@ static void test_refusals(void)
   d = plain(SHOAL_OP_ADD, SHOAL_SHAPE(4, 3));
   d.in[1].dim[1] = 5;
   refuse(d, "[4,3] and [4,5]");
+  d.kind = SHOAL_OP_MUL;
+  refuse(d, "mul: inputs are [4,3] and [4,5]; the second must have");
+  d.in[1].ndim = 0;
+  refuse(d, "mul: 1 input; it needs 2");
+  d = plain(SHOAL_OP_CONCAT, SHOAL_SHAPE(4, 3, 6));
+  d.in[1].dim[2] = 7;
+  refuse(d, "concat: inputs are [4,3,6] and [4,3,7]; all but their channels");
   d = plain(SHOAL_OP_DROPOUT, SHOAL_SHAPE(4, 3));
   d.p = 1;
   refuse(d, "p 1");

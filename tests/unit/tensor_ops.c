@@ -37,6 +37,7 @@ static double bound(const shoal_op_desc *d, const values *v)
   case SHOAL_OP_HARDSWISH:
   case SHOAL_OP_HARDSIGMOID:
     return 4 * unit;
+  case SHOAL_OP_MUL:
   case SHOAL_OP_AVGPOOL:
   case SHOAL_OP_GLOBALPOOL:
     return 8 * unit;
@@ -277,16 +278,22 @@ int test_ops(shoal_backend *b, shoal_backend *ref)
     check_nan(b, d, NAN);
     check_nan(b, d, -NAN);
     if (b == ref || d->in[0].ndim != 4) continue;
-    shoal_op *producer = producer_of(b, &d->in[0]);
-    shoal_format made = producer->out_format;
-    shoal_format dense = { (size_t)shoal_shape_count(&d->in[0]) * sizeof(float), true, NULL };
+    shoal_op *producer[SHOAL_OP_INPUTS];
+    bool made_dense = true;
+    for (int k = 0; k < shoal_op_inputs(d); k++) {
+      producer[k] = d->in[k].ndim == 4 ? producer_of(b, &d->in[k]) : NULL;
+      made_dense = made_dense && (!producer[k] || producer[k]->out_format.dense);
+    }
     /* All inputs as it made them (where all are dense, that was checked above), and in turn every other one. */
-    for (unsigned blocked = made.dense ? 0 : 3; blocked > 0; blocked = shoal_op_inputs(d) > 1 ? blocked - 1 : 0) {
+    for (unsigned blocked = made_dense ? 0 : 3; blocked > 0; blocked = shoal_op_inputs(d) > 1 ? blocked - 1 : 0) {
       shoal_format in[SHOAL_OP_INPUTS];
-      for (int k = 0; k < shoal_op_inputs(d); k++) in[k] = blocked >> (k & 1) & 1 ? made : dense;
+      for (int k = 0; k < shoal_op_inputs(d); k++)
+        in[k] = producer[k] && blocked >> (k & 1) & 1
+                    ? producer[k]->out_format
+                    : (shoal_format){ (size_t)shoal_shape_count(&d->in[k]) * sizeof(float), true, NULL };
       check_case(b, ref, d, in);
     }
-    shoal_op_destroy(producer);
+    for (int k = 0; k < shoal_op_inputs(d); k++) shoal_op_destroy(producer[k]);
   }
   check_pool_ties(b);
   return check_failures;

@@ -31,6 +31,8 @@ static shoal_cpu_planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_AVGPOOL] = shoal_cpu_plan_pool,
   [SHOAL_OP_GLOBALPOOL] = shoal_cpu_plan_globalpool,
   [SHOAL_OP_ADD] = shoal_cpu_plan_add,
+  [SHOAL_OP_MUL] = shoal_cpu_plan_mul,
+  [SHOAL_OP_CONCAT] = shoal_cpu_plan_concat,
   [SHOAL_OP_FLATTEN] = shoal_cpu_plan_flatten,
   [SHOAL_OP_DROPOUT] = shoal_cpu_plan_dropout,
 };

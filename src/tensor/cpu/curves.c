@@ -144,13 +144,7 @@ typedef struct {
 static void clear_range(const void *context, size_t begin, size_t end)
 {
   const padding *t = context;
-  const shoal_cpu_view *v = t->v;
-  int valid = shoal_cpu_valid(v, v->groups - 1), stored = shoal_cpu_stored(v, v->groups - 1);
-  for (size_t image = begin; image < end; image++) {
-    float *y = t->y + shoal_cpu_unit_at(v, (int64_t)image, v->groups - 1);
-    for (int64_t r = 0; r < v->rows; r++)
-      for (int k = valid; k < stored; k++) y[r * v->row_stride + k] = 0;
-  }
+  for (size_t image = begin; image < end; image++) shoal_cpu_clear_padding(t->v, (int64_t)image, t->y);
 }
 
 static shoal_status curve_forward(shoal_op *op, const shoal_op_args *a)

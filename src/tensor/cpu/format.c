@@ -153,3 +153,10 @@ shoal_status shoal_cpu_view_of(const shoal_shape *s, const shoal_format *f, shoa
   if (matrix) return shoal_cpu_view_of_layout(&as_image, SHOAL_CPU_CHANNELS_LAST, out);
   return shoal_cpu_view_of_layout(s, shoal_cpu_layout_of(f), out);
 }
+
+shoal_status shoal_cpu_view_of_planes(const shoal_shape *s, const shoal_format *f, shoal_cpu_view *out)
+{
+  shoal_shape as_image = SHOAL_SHAPE(s->dim[0], s->dim[1], shoal_shape_count(s) / (s->dim[0] * s->dim[1]), 1);
+  return f->dense ? shoal_cpu_view_of_layout(&as_image, SHOAL_CPU_DENSE, out)
+                  : shoal_cpu_view_of_layout(s, shoal_cpu_layout_of(f), out);
+}

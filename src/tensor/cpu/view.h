@@ -24,6 +24,9 @@ shoal_status shoal_cpu_view_of_layout(const shoal_shape *s, shoal_cpu_layout lay
 /** The same for work that sums over n: a dense [n,c] or [n,c,1,1] is one image of n rows. */
 shoal_status shoal_cpu_view_of(const shoal_shape *s, const shoal_format *f, shoal_cpu_view *out);
 
+/** The same for every dense tensor of two dimensions and more: [n, c, …] as planes. */
+shoal_status shoal_cpu_view_of_planes(const shoal_shape *s, const shoal_format *f, shoal_cpu_view *out);
+
 /** bias.c: masked = y > 0 ? dy : 0 (skipped if y is NULL) and db = its sum per channel; `partial` is scratch. */
 void shoal_cpu_bias_gradient(shoal_cpu *b, const shoal_cpu_view *v, const float *dy, const float *y, float *masked,
                              double *partial, float *db);
@@ -43,5 +46,13 @@ static inline int shoal_cpu_valid(const shoal_cpu_view *v, int64_t group)
 {
   int64_t left = v->channels - group * v->lanes;
   return left > v->lanes ? v->lanes : (int)left;
+}
+/* Zeros in the lanes of an image that are no channels. */
+static inline void shoal_cpu_clear_padding(const shoal_cpu_view *v, int64_t image, float *y)
+{
+  int valid = shoal_cpu_valid(v, v->groups - 1), stored = shoal_cpu_stored(v, v->groups - 1);
+  float *last = y + shoal_cpu_unit_at(v, image, v->groups - 1);
+  for (int64_t r = 0; r < v->rows && valid < stored; r++)
+    for (int k = valid; k < stored; k++) last[r * v->row_stride + k] = 0;
 }
 #endif

@@ -270,6 +270,16 @@ typedef struct {
   float *dx0, *dx1;    /* either may be dy */
 } shoal_k_sum_back_args;
 typedef struct {
+  size_t n, plane;
+  const float *x, *s; /* s [n / plane] */
+  float *y;
+} shoal_k_product_args; /* y[i] = x[i] s[i / plane] */
+typedef struct {
+  size_t n, plane; /* a block per plane */
+  const float *x, *dy;
+  float *ds; /* [n / plane] */
+} shoal_k_product_sum_args;
+typedef struct {
   uint64_t seed;
   uint32_t step;
   uint64_t slot0;
@@ -392,6 +402,8 @@ SHOAL_KERNEL(curve_back);
 SHOAL_KERNEL(mask);
 SHOAL_KERNEL(sum);
 SHOAL_KERNEL(sum_back);
+SHOAL_KERNEL(product);
+SHOAL_KERNEL(product_sum);
 SHOAL_KERNEL(dropout);
 SHOAL_KERNEL(bias);
 SHOAL_KERNEL(bias_back);

@@ -135,6 +135,79 @@ static void plan_add(shoal_op *op)
   op->y_may_be_x = op->dx_may_be_dy = true;
 }
 
+/* How many values of x0 one of x1 is multiplied with. */
+static size_t plane_of(const shoal_op *op)
+{
+  return count_of(op) / (size_t)shoal_shape_count(&op->desc.in[1]);
+}
+
+static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), product, n, .n = n, .plane = plane_of(op), .x = a->x[0],
+                                 .s = a->x[1], .y = a->y));
+}
+
+static shoal_status mul_backward(shoal_op *op, const shoal_op_args *a)
+{
+  shoal_cuda *b = shoal_cuda_of(op);
+  const size_t n = count_of(op), plane = plane_of(op);
+  SHOAL_TRY(SHOAL_EACH(b, product, n, .n = n, .plane = plane, .x = a->dy, .s = a->x[1], .y = a->dx[0]));
+  if (plane == 1)
+    return launched(op, SHOAL_EACH(b, product, n, .n = n, .plane = 1, .x = a->dy, .s = a->x[0], .y = a->dx[1]));
+  return launched(
+      op, SHOAL_BLOCKS(b, product_sum, n / plane, .n = n, .plane = plane, .x = a->x[0], .dy = a->dy, .ds = a->dx[1]));
+}
+
+static void plan_mul(shoal_op *op)
+{
+  op->forward = mul_forward;
+  op->backward_data = mul_backward;
+  op->backward_reads_x = true;
+}
+
+/* Input k of all samples as a rectangle. */
+static shoal_tile part_of(const shoal_op *op, int k)
+{
+  const shoal_op_desc *d = &op->desc;
+  const int64_t part = shoal_shape_count(&d->in[k]) / d->in[k].dim[0];
+  return (shoal_tile){ .rows = (size_t)d->out.dim[0], .cols = 1, .width = (size_t)part, .grain = 1 };
+}
+
+static shoal_status concat_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t whole = count_of(op) / (size_t)op->desc.out.dim[0];
+  float *y = a->y;
+  for (int k = 0; k < shoal_op_inputs(&op->desc); k++) {
+    shoal_tile t = part_of(op, k);
+    t.from.stride = t.width;
+    t.to.stride = whole;
+    SHOAL_TRY(shoal_cuda_copy_tile(op->backend, &t, a->x[k], y));
+    y += t.width;
+  }
+  return launched(op, SHOAL_OK);
+}
+
+static shoal_status concat_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t whole = count_of(op) / (size_t)op->desc.out.dim[0];
+  const float *dy = a->dy;
+  for (int k = 0; k < shoal_op_inputs(&op->desc); k++) {
+    shoal_tile t = part_of(op, k);
+    t.from.stride = whole;
+    t.to.stride = t.width;
+    SHOAL_TRY(shoal_cuda_copy_tile(op->backend, &t, dy, a->dx[k]));
+    dy += t.width;
+  }
+  return launched(op, SHOAL_OK);
+}
+
+static void plan_concat(shoal_op *op)
+{
+  op->forward = concat_forward;
+  op->backward_data = concat_backward;
+}
+
 static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
 {
   return shoal_cuda_copy(op->backend, op->out_format.bytes, a->x[0], a->y);
@@ -340,6 +413,8 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_AVGPOOL] = plan_avgpool,
   [SHOAL_OP_GLOBALPOOL] = plan_globalpool,
   [SHOAL_OP_ADD] = plan_add,
+  [SHOAL_OP_MUL] = plan_mul,
+  [SHOAL_OP_CONCAT] = plan_concat,
   [SHOAL_OP_FLATTEN] = plan_flatten,
   [SHOAL_OP_DROPOUT] = plan_dropout,
 };

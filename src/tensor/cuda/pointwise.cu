@@ -102,6 +102,20 @@ SHOAL_KERNEL(sum_back)
   }
 }
 
+SHOAL_KERNEL(product)
+{
+  EACH(i, a.n) a.y[i] = a.x[i] * a.s[i / a.plane];
+}
+
+SHOAL_KERNEL(product_sum)
+{
+  const float *x = a.x + blockIdx.x * a.plane, *dy = a.dy + blockIdx.x * a.plane;
+  double sum = 0;
+  OF_BLOCK(i, a.plane) sum += (double)x[i] * (double)dy[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) a.ds[blockIdx.x] = (float)sum;
+}
+
 SHOAL_KERNEL(dropout)
 {
   const uint64_t low = philox(a.at->seed, PURPOSE_SEED, a.stream, 0, 0),

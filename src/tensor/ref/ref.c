@@ -28,6 +28,8 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_AVGPOOL] = shoal_ref_plan_avgpool,
   [SHOAL_OP_GLOBALPOOL] = shoal_ref_plan_globalpool,
   [SHOAL_OP_ADD] = shoal_ref_plan_add,
+  [SHOAL_OP_MUL] = shoal_ref_plan_mul,
+  [SHOAL_OP_CONCAT] = shoal_ref_plan_concat,
   [SHOAL_OP_FLATTEN] = shoal_ref_plan_flatten,
   [SHOAL_OP_DROPOUT] = shoal_ref_plan_dropout,
 };

@@ -16,6 +16,8 @@ void shoal_ref_plan_maxpool(shoal_op *op);
 void shoal_ref_plan_avgpool(shoal_op *op);
 void shoal_ref_plan_globalpool(shoal_op *op);
 void shoal_ref_plan_add(shoal_op *op);
+void shoal_ref_plan_mul(shoal_op *op);
+void shoal_ref_plan_concat(shoal_op *op);
 void shoal_ref_plan_flatten(shoal_op *op);
 void shoal_ref_plan_dropout(shoal_op *op);
 

@@ -1,0 +1,73 @@
+/* Products of two tensors, and concatenation over channels. */
+#include "tensor/ref/ref_impl.h"
+#include <string.h>
+
+/* How many values of x0 one of x1 is multiplied with. */
+static int64_t plane_of(const shoal_op_desc *d)
+{
+  return shoal_shape_count(&d->in[0]) / shoal_shape_count(&d->in[1]);
+}
+
+static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out), plane = plane_of(&op->desc);
+  for (int64_t i = 0; i < n; i++) a->y[i] = a->x[0][i] * a->x[1][i / plane];
+  return SHOAL_OK;
+}
+
+static shoal_status mul_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out), plane = plane_of(&op->desc);
+  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->dy[i] * a->x[1][i / plane];
+  for (int64_t k = 0; k < n / plane; k++) {
+    double sum = 0;
+    for (int64_t i = k * plane; i < (k + 1) * plane; i++) sum += (double)a->dy[i] * a->x[0][i];
+    a->dx[1][k] = (float)sum;
+  }
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_mul(shoal_op *op)
+{
+  op->forward = mul_forward;
+  op->backward_data = mul_backward;
+  op->backward_reads_x = true;
+}
+
+/* Values of input k in a sample. */
+static int64_t part_of(const shoal_op_desc *d, int k)
+{
+  return shoal_shape_count(&d->in[k]) / d->in[k].dim[0];
+}
+
+static shoal_status concat_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_op_desc *d = &op->desc;
+  float *y = a->y;
+  for (int64_t n = 0; n < d->out.dim[0]; n++)
+    for (int k = 0; k < shoal_op_inputs(d); k++) {
+      int64_t part = part_of(d, k);
+      memcpy(y, a->x[k] + n * part, (size_t)part * sizeof *y);
+      y += part;
+    }
+  return SHOAL_OK;
+}
+
+static shoal_status concat_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_op_desc *d = &op->desc;
+  const float *dy = a->dy;
+  for (int64_t n = 0; n < d->out.dim[0]; n++)
+    for (int k = 0; k < shoal_op_inputs(d); k++) {
+      int64_t part = part_of(d, k);
+      memcpy(a->dx[k] + n * part, dy, (size_t)part * sizeof *dy);
+      dy += part;
+    }
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_concat(shoal_op *op)
+{
+  op->forward = concat_forward;
+  op->backward_data = concat_backward;
+}

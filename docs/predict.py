@@ -28,7 +28,10 @@ def windows(x, layer, fill):
     """[n, c, h, w] as [n, c, h', w', kernel height, kernel width]."""
     (kh, kw), (sh, sw), (ph, pw) = layer["kernel"], layer["stride"], layer["padding"]
     dh, dw = layer.get("dilation", (1, 1))
-    x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=fill)
+    x = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=0 if layer.get("count_pad") else fill)
+    if layer.get("ceil"):  # room for a last window that begins before the padding at the end
+        more = [(-(n - k) % s) * ((n - k + s - 1) // s * s < n - p) for n, k, s, p in zip(x.shape[2:], (kh, kw), (sh, sw), (ph, pw))]
+        x = np.pad(x, ((0, 0), (0, 0), (0, more[0]), (0, more[1])), constant_values=fill)
     view = np.lib.stride_tricks.sliding_window_view(x, ((kh - 1) * dh + 1, (kw - 1) * dw + 1), axis=(2, 3))
     return view[:, :, ::sh, ::sw, ::dh, ::dw]
 
@@ -68,6 +71,10 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
         x = x * others[0].reshape(others[0].shape + (1,) * (x.ndim - others[0].ndim))
     elif kind == "concat":
         x = np.concatenate((x, *others), 1)
+    elif kind == "reshape":
+        x = x.reshape(len(x), *layer["shape"])
+    elif kind == "transpose":
+        x = x.transpose(0, *(d + 1 for d in layer["order"]))
     elif kind == "flatten":
         x = x.reshape(len(x), -1)
     elif kind != "dropout":

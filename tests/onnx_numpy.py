@@ -9,7 +9,14 @@ from onnx import numpy_helper
 
 def windows(x, a, fill):
     top, left, bottom, right = a["pads"]
-    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=0 if a.get("count_include_pad") else fill)
+    if a.get("ceil_mode"):  # as PyTorch: a window that would begin in the padding at the end is left out
+        for axis, k, s, pad in zip((2, 3), a["kernel_shape"], a["strides"], (bottom, right)):
+            begin = s * -(-(x.shape[axis] - k) // s)
+            if begin < x.shape[axis] - pad:
+                more = [(0, 0)] * 4
+                more[axis] = (0, begin + k - x.shape[axis])
+                x = np.pad(x, more, constant_values=fill)
     (dh, dw), (kh, kw) = a.get("dilations", (1, 1)), a["kernel_shape"]
     view = np.lib.stride_tricks.sliding_window_view(x, ((kh - 1) * dh + 1, (kw - 1) * dw + 1), axis=(2, 3))
     return view[:, :, :: a["strides"][0], :: a["strides"][1], ::dh, ::dw]
@@ -36,7 +43,6 @@ def softmax(a, x):
 
 
 def averages(a, x):
-    assert a["count_include_pad"] == 0
     return np.nanmean(windows(x, a, np.nan), (4, 5))
 
 
@@ -59,7 +65,7 @@ OPERATORS = {
     "Identity": lambda a, x: x,
     "Gemm": lambda a, x, w, b=0: x @ (w.T if a["transB"] else w) + b,
     "MatMul": lambda a, x, y: x @ y,
-    "Transpose": lambda a, x: x.T,
+    "Transpose": lambda a, x: x.transpose(a.get("perm")),
     "Flatten": lambda a, x: x.reshape(len(x), -1),
     "GlobalAveragePool": lambda a, x: x.mean((2, 3), keepdims=True),
     "MaxPool": lambda a, x: windows(x, a, -np.inf).max((4, 5)),

@@ -130,6 +130,8 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .pad = { n->pad[0], n->pad[1] },
                         .gap = { n->dilation[0] - 1, n->dilation[1] - 1 },
                         .groups = n->groups,
+                        .ceil = n->ceil,
+                        .count_pad = n->count_pad,
                         .bias = n->bias,
                         .relu = n->relu,
                         .eps = n->eps,
@@ -137,6 +139,7 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .p = n->p,
                         .slope = n->slope,
                         .stream = n->stream };
+  memcpy(d->order, n->order, sizeof d->order);
   for (int k = 0; k < shoal_node_inputs(n); k++) d->in[k] = with_batch(shoal_value_shape(m, n->in[k]), batch);
   d->out = with_batch(&n->out, batch);
 }
@@ -167,6 +170,7 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
   shoal_node_desc(m, n, 1, &d);
   if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
   if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
+  if (n->kind == SHOAL_OP_RESHAPE) d.out = with_batch(&n->shape, 1);
   SHOAL_TRY(shoal_error_prefix(shoal_op_infer(&d, &d.out), "layer %s: ", n->name));
   shoal_op_weight_shapes(&d, w);
   n->out = without_batch(&d.out);

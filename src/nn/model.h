@@ -63,6 +63,9 @@ typedef struct {
   int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2], dilation[2], groups;
+  shoal_shape shape;             /* RESHAPE: of a sample; one dimension may be -1, the rest */
+  int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
+  bool ceil, count_pad;          /* pools */
   bool bias, relu;
   bool keep; /* output stays readable after forward (shoal_plan_output), as at the boundary before a head */
   float eps, momentum, p, slope;

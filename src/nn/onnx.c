@@ -212,6 +212,7 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
   const char *weight = n->weight[0] >= 0 ? m->param[n->weight[0]].name : NULL;
   const char *bias = n->weight[1] >= 0 ? m->param[n->weight[1]].name : NULL;
   char mean[VALUE_MAX], var[VALUE_MAX];
+  int order[SHOAL_MAX_DIMS] = { 0 };
   switch (n->kind) {
   case SHOAL_OP_LINEAR:
     put_linear(w, n, x, weight, bias, output);
@@ -286,12 +287,14 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     begin(w, "MaxPool", output);
     take(w, x);
     add_windows(w, n);
+    if (n->ceil) add_int(w, "ceil_mode", 1);
     break;
   case SHOAL_OP_AVGPOOL:
     begin(w, "AveragePool", output);
     take(w, x);
     add_windows(w, n);
-    add_int(w, "count_include_pad", 0);
+    add_int(w, "count_include_pad", n->count_pad);
+    if (n->ceil) add_int(w, "ceil_mode", 1);
     break;
   case SHOAL_OP_BATCHNORM:
     snprintf(mean, sizeof mean, "%s.running_mean", n->name);
@@ -321,6 +324,15 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
   case SHOAL_OP_FLATTEN:
     begin(w, "Flatten", output);
     take(w, x);
+    break;
+  case SHOAL_OP_RESHAPE:
+    simple(w, "Reshape", x, put_shape(w, n->name, &n->out), output);
+    return;
+  case SHOAL_OP_TRANSPOSE:
+    begin(w, "Transpose", output);
+    take(w, x);
+    for (int k = 0; k < n->out.ndim; k++) order[k + 1] = n->order[k] + 1;
+    add_ints(w, "perm", order, n->out.ndim + 1);
     break;
   case SHOAL_OP_DROPOUT:
   case SHOAL_OP_COUNT:

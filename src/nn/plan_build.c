@@ -38,7 +38,7 @@ static shoal_format format_of(const shoal_plan *p, const shoal_op_desc *d, int k
 static bool only_renames(const shoal_plan *p, const shoal_node *n, const shoal_format *in)
 {
   if (n->kind == SHOAL_OP_DROPOUT) return !p->training || n->p == 0;
-  return n->kind == SHOAL_OP_FLATTEN && in->dense;
+  return (n->kind == SHOAL_OP_FLATTEN || n->kind == SHOAL_OP_RESHAPE) && in->dense;
 }
 
 static bool has_gradient(const shoal_plan *p, int v)
@@ -69,7 +69,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
   }
   q->backward = q->backward || d.need_dx;
   if (only_renames(p, n, &in[0])) {
-    q->format = n->kind == SHOAL_OP_FLATTEN ? dense_format(&q->shape) : in[0];
+    q->format = in[0].dense ? dense_format(&q->shape) : in[0];
     return SHOAL_OK;
   }
   d.training = p->training || (p->measuring && n->kind == SHOAL_OP_BATCHNORM);

@@ -131,6 +131,10 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
       n.dilation[k] = (int)f->dilation[k];
     }
   n.groups = (int)f->groups;
+  n.ceil = f->ceil;
+  n.count_pad = f->count_pad;
+  n.shape = f->shape;
+  for (int k = 0; k < SHOAL_MAX_DIMS - 1; k++) n.order[k] = k < f->order.ndim ? (int)f->order.dim[k] : -1;
   n.bias = is_weighted(n.kind) && f->bias;
   n.relu = f->relu;
   n.eps = (float)f->eps;

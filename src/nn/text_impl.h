@@ -10,6 +10,7 @@ typedef enum {
   SHOAL_KEY_WIDTH, /* a count, or the word "classes" */
   SHOAL_KEY_COUNT,
   SHOAL_KEY_PAIR, /* one number for both, or [h, w] */
+  SHOAL_KEY_LIST, /* of 1 to 4 whole numbers */
   SHOAL_KEY_REAL,
   SHOAL_KEY_FLAG,
   SHOAL_KEY_INIT
@@ -19,8 +20,9 @@ typedef enum {
 typedef struct {
   int64_t width; /* 0: "classes" */
   int64_t kernel[2], stride[2], pad[2], dilation[2], groups;
+  shoal_shape shape, order;
   double eps, momentum, p, slope;
-  bool bias, relu, cut;
+  bool bias, relu, cut, ceil, count_pad;
   int64_t block; /* -1: none */
   shoal_init init;
 } shoal_layer_facts;

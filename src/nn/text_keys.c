@@ -18,6 +18,10 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "pad", SHOAL_KEY_PAIR, AT(pad), WINDOWED, false, 0, MOST },
   { "dilation", SHOAL_KEY_PAIR, AT(dilation), BIT(CONV), false, 1, MOST },
   { "groups", SHOAL_KEY_COUNT, AT(groups), BIT(CONV), false, 1, MOST },
+  { "ceil", SHOAL_KEY_FLAG, AT(ceil), BIT(MAXPOOL) | BIT(AVGPOOL), false, 0, 0 },
+  { "count_pad", SHOAL_KEY_FLAG, AT(count_pad), BIT(AVGPOOL), false, 0, 0 },
+  { "shape", SHOAL_KEY_LIST, AT(shape), BIT(RESHAPE), true, -1, MOST },
+  { "order", SHOAL_KEY_LIST, AT(order), BIT(TRANSPOSE), true, 0, SHOAL_MAX_DIMS - 2 },
   { "bias", SHOAL_KEY_FLAG, AT(bias), WEIGHTED, false, 0, 0 },
   { "init", SHOAL_KEY_INIT, AT(init), WEIGHTED, false, 0, 0 },
   { "eps", SHOAL_KEY_REAL, AT(eps), NORMS, false, 1e-30, 1 },
@@ -79,6 +83,11 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   const int64_t *usual = n->kind == SHOAL_OP_CONV ? (int64_t[]){ 1, 1 } : f.kernel;
   if (f.stride[0] == usual[0] && f.stride[1] == usual[1]) f.stride[0] = f.stride[1] = 0;
   f.groups = n->groups;
+  f.ceil = n->ceil;
+  f.count_pad = n->count_pad;
+  f.shape = n->shape;
+  f.order.ndim = n->out.ndim;
+  for (int k = 0; k < n->out.ndim; k++) f.order.dim[k] = n->order[k];
   f.bias = n->bias;
   f.relu = n->relu;
   f.eps = (double)n->eps;
@@ -108,8 +117,9 @@ static void add_key(shoal_str *out, const shoal_layer_key *k, const shoal_layer_
   const void *is = (const char *)f + k->at, *was = (const char *)usual + k->at;
   const int64_t *n = is;
   size_t bytes[] = {
-    [SHOAL_KEY_WIDTH] = sizeof *n,     [SHOAL_KEY_COUNT] = sizeof *n,   [SHOAL_KEY_PAIR] = 2 * sizeof *n,
-    [SHOAL_KEY_REAL] = sizeof(double), [SHOAL_KEY_FLAG] = sizeof(bool), [SHOAL_KEY_INIT] = sizeof(shoal_init)
+    [SHOAL_KEY_WIDTH] = sizeof *n,          [SHOAL_KEY_COUNT] = sizeof *n,     [SHOAL_KEY_PAIR] = 2 * sizeof *n,
+    [SHOAL_KEY_LIST] = sizeof(shoal_shape), [SHOAL_KEY_REAL] = sizeof(double), [SHOAL_KEY_FLAG] = sizeof(bool),
+    [SHOAL_KEY_INIT] = sizeof(shoal_init)
   };
   if (!k->required && memcmp(is, was, bytes[k->type]) == 0) return;
   shoal_str_add(out, ", %s: ", k->name);
@@ -128,6 +138,11 @@ static void add_key(shoal_str *out, const shoal_layer_key *k, const shoal_layer_
       shoal_str_add(out, "%lld", (long long)n[0]);
     else
       shoal_str_add(out, "[%lld, %lld]", (long long)n[0], (long long)n[1]);
+    break;
+  case SHOAL_KEY_LIST:
+    for (int d = 0; d < ((const shoal_shape *)is)->ndim; d++)
+      shoal_str_add(out, "%s%lld", d ? ", " : "[", (long long)((const shoal_shape *)is)->dim[d]);
+    shoal_str_add(out, "]");
     break;
   case SHOAL_KEY_REAL:
     add_real(out, *(const double *)is);

@@ -78,6 +78,16 @@ static shoal_status take_pair(shoal_yaml *y, const char *key, double low, double
   return SHOAL_OK;
 }
 
+static shoal_status take_list(shoal_yaml *y, const char *key, double low, double high, shoal_shape *out)
+{
+  int line = y->line, column = y->column;
+  *out = (shoal_shape){ 0 };
+  SHOAL_TRY(take_counts(y, key, low, high, SHOAL_MAX_DIMS - 1, out->dim, &out->ndim));
+  SHOAL_CHECK(out->ndim > 0, SHOAL_ERR_USAGE, SHOAL_YAML_AT "%s is an empty list; write such as [1, 0]", y->origin,
+              line, column, key);
+  return SHOAL_OK;
+}
+
 static shoal_status take_init(const shoal_yaml *y, const char *key, shoal_init *out)
 {
   char text[32] = "";
@@ -117,6 +127,8 @@ static shoal_status take_fact(shoal_yaml *y, const shoal_layer_key *k, shoal_lay
     return take_count(y, k->name, k->low, k->high, to);
   case SHOAL_KEY_PAIR:
     return take_pair(y, k->name, k->low, k->high, to);
+  case SHOAL_KEY_LIST:
+    return take_list(y, k->name, k->low, k->high, to);
   case SHOAL_KEY_REAL:
     return take_real(y, k->name, k->low, k->high, to);
   case SHOAL_KEY_FLAG:

@@ -89,7 +89,8 @@ static shoal_status infer_windows(const shoal_op_desc *d, shoal_shape *out)
     SHOAL_CHECK(size + 2 * p >= k, SHOAL_ERR_ARG,
                 "%s: kernel %lld%s along %c is larger than the input %lld with padding %lld on both sides", op,
                 (long long)k, d->gap[i] ? ", dilated," : "", axis, (long long)size, (long long)p);
-    out->dim[2 + i] = (size + 2 * p - k) / s + 1;
+    out->dim[2 + i] = (size + 2 * p - k + (d->ceil ? s - 1 : 0)) / s + 1;
+    if (d->ceil && (out->dim[2 + i] - 1) * s >= size + p) out->dim[2 + i]--;
   }
   return SHOAL_OK;
 }
@@ -198,6 +199,52 @@ static shoal_status infer_concat(const shoal_op_desc *d, shoal_shape *out)
   return SHOAL_OK;
 }
 
+static shoal_status infer_reshape(const shoal_op_desc *d, shoal_shape *out)
+{
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
+  SHOAL_TRY(check_inputs(d));
+  shoal_shape s = d->out;
+  int64_t count = shoal_shape_count(&d->in[0]) / d->in[0].dim[0], known = 1;
+  int open = -1, opens = 0;
+  SHOAL_CHECK(s.ndim >= 2 && s.ndim <= SHOAL_MAX_DIMS, SHOAL_ERR_ARG,
+              "reshape: a sample of %d dimensions; must be 1 to %d", s.ndim - 1, SHOAL_MAX_DIMS - 1);
+  s.dim[0] = d->in[0].dim[0];
+  for (int i = 1; i < s.ndim; i++) {
+    SHOAL_CHECK(s.dim[i] >= 1 || s.dim[i] == -1, SHOAL_ERR_ARG,
+                "reshape: dimension %lld; must be at least 1, or -1: the rest", (long long)s.dim[i]);
+    if (s.dim[i] == -1)
+      open = i, opens++;
+    else
+      SHOAL_CHECK(!__builtin_mul_overflow(known, s.dim[i], &known), SHOAL_ERR_ARG, "reshape: to %s; lower a dimension",
+                  shoal_shape_text(&s, b));
+  }
+  SHOAL_CHECK(opens <= 1, SHOAL_ERR_ARG, "reshape: to %s; only one dimension can be -1, the rest",
+              shoal_shape_text(&s, b));
+  SHOAL_CHECK(open >= 0 ? count % known == 0 : count == known, SHOAL_ERR_ARG,
+              "reshape: %s has %lld values a sample, which do not fill %s", shoal_shape_text(&d->in[0], a),
+              (long long)count, shoal_shape_text(&s, b));
+  if (open >= 0) s.dim[open] = count / known;
+  *out = s;
+  return SHOAL_OK;
+}
+
+static shoal_status infer_transpose(const shoal_op_desc *d, shoal_shape *out)
+{
+  char text[SHOAL_SHAPE_TEXT];
+  unsigned seen = 0;
+  SHOAL_TRY(check_inputs(d));
+  *out = d->in[0];
+  for (int i = 0; i + 1 < out->ndim; i++) {
+    int from = d->order[i];
+    SHOAL_CHECK(from >= 0 && from + 1 < out->ndim && !(seen >> from & 1), SHOAL_ERR_ARG,
+                "transpose: order of %s must have each of 0 to %d once", shoal_shape_text(&d->in[0], text),
+                out->ndim - 2);
+    seen |= 1u << from;
+    out->dim[1 + i] = d->in[0].dim[1 + from];
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status infer_same(const shoal_op_desc *d, shoal_shape *out)
 {
   SHOAL_TRY(check_shape(shoal_op_kind_name(d->kind), "input", &d->in[0], 1, SHOAL_MAX_DIMS));
@@ -255,6 +302,10 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     SHOAL_TRY(check_shape(op, "input", in, 2, SHOAL_MAX_DIMS));
     *out = SHOAL_SHAPE(in->dim[0], shoal_shape_count(in) / in->dim[0]);
     return SHOAL_OK;
+  case SHOAL_OP_RESHAPE:
+    return infer_reshape(d, out);
+  case SHOAL_OP_TRANSPOSE:
+    return infer_transpose(d, out);
   case SHOAL_OP_COUNT:
     break;
   }

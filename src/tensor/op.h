@@ -47,13 +47,15 @@ enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
   X(HARDSWISH, "hardswish", 1, 1)     /* x relu6(x + 3) / 6 */                                                         \
   X(HARDSIGMOID, "hardsigmoid", 1, 1) /* relu6(x + 3) / 6 */                                                           \
   X(MAXPOOL, "maxpool", 1, 1)         /* padding never wins */                                                         \
-  X(AVGPOOL, "avgpool", 1, 1)         /* padding not counted */                                                        \
+  X(AVGPOOL, "avgpool", 1, 1)         /* padding counts if count_pad */                                                \
   X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                   \
   X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                     \
   X(MUL, "mul", 2, 2)                 /* y = x0 x1; x1 of the shape of x0, or [n,c] or [n,c,1,1] for x0 [n,c,h,w] */   \
   X(CONCAT, "concat", 2, SHOAL_OP_INPUTS) /* along dim 1, in order; the others are equal */                            \
   X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                      \
-  X(DROPOUT, "dropout", 1, 1)             /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
+  X(RESHAPE, "reshape", 1, 1)             /* any format -> dense, the same values in canonical order */                \
+  X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */      \
+  X(DROPOUT, "dropout", 1, 1)     /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X
@@ -67,8 +69,11 @@ typedef struct {
   shoal_op_kind kind;
   shoal_shape in[SHOAL_OP_INPUTS], out; /* batch first; behind the last input ndim is 0 */
   int kernel[2], stride[2], pad[2];     /* h, w: CONV and pools */
-  int gap[2];                           /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
-  int groups; /* CONV: output channels in so many groups, each of which reads as many groups of
+  bool ceil;      /* pools: a last window may reach over the end, if it begins before the padding there */
+  bool count_pad; /* AVGPOOL: padding counts as zeros; what a window has beyond it does not */
+  int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
+  int gap[2];                    /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
+  int groups;                    /* CONV: output channels in so many groups, each of which reads as many groups of
                                            inputs; 0 is 1 */
   bool bias;
   bool relu;       /* max(., 0) fused at the end, where the list says so */
@@ -90,7 +95,8 @@ static inline int shoal_op_groups(const shoal_op_desc *d)
 /** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
- *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1]. */
+ *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1], and RESHAPE the shape of a sample from
+ *  out.dim[1], …, where one -1 is what is left. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
 /** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR and CONV; 0 for the
  *  rest).  Both require a description that shoal_op_infer accepts, with the output width in `d->out`. */

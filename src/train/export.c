@@ -36,6 +36,14 @@ static void put_layers(const shoal_model *m, shoal_json *j)
         shoal_json_end(j);
       }
     }
+    if (n->ceil) shoal_json_bool(j, "ceil", true);
+    if (n->count_pad) shoal_json_bool(j, "count_pad", true);
+    if (n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_TRANSPOSE) {
+      bool turns = n->kind == SHOAL_OP_TRANSPOSE;
+      shoal_json_array(j, turns ? "order" : "shape");
+      for (int d = 0; d < n->out.ndim; d++) shoal_json_int(j, NULL, turns ? n->order[d] : n->out.dim[d]);
+      shoal_json_end(j);
+    }
     if (n->kind == SHOAL_OP_CONV) shoal_json_int(j, "groups", n->groups);
     if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
     if (n->kind == SHOAL_OP_LEAKYRELU) shoal_json_real(j, "slope", n->slope);

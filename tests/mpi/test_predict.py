@@ -81,11 +81,21 @@ JOINS = """layers:
   - { name: gate, op: sigmoid }
   - { name: scaled, op: mul, in: [both, gate] }
   - { name: conv3, op: conv, width: 10, kernel: 1 }
+  - { name: pool3, op: avgpool, kernel: 3, stride: 2, pad: 1, ceil: true, count_pad: true, in: scaled }
+  - { name: pool4, op: maxpool, kernel: 2, stride: 3, ceil: true, in: scaled }
+  - { name: long, op: reshape, shape: [10, -1], in: pool3 }
+  - { name: more, op: reshape, shape: [10, 9], in: pool4 }
+  - { name: turned, op: transpose, order: [1, 0] }
+  - { name: tokens, op: linear, width: 10 }
+  - { name: back, op: transpose, order: [1, 0] }
   - { name: product, op: mul, in: [conv3, scaled] }
   - { name: mean2, op: avgpool, kernel: 8 }
   - { name: gate2, op: hardsigmoid }
   - { name: scaled2, op: mul, in: [product, gate2] }
   - { name: flat, op: flatten }
+  - { name: flat2, op: flatten, in: long }
+  - { name: flat3, op: flatten, in: back }
+  - { name: all, op: concat, in: [flat, flat2, flat3] }
   - { name: fc, op: linear, width: classes }
 """
 FILES = {"odd": ODD, "curves": CURVES, "joins": JOINS}

@@ -74,6 +74,7 @@ CONTRACT(curve_back, r.reads(a.x, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);
 CONTRACT(mask, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);)
 CONTRACT(sum, r.reads(a.x0, a.n); r.reads(a.x1, a.n); r.writes(a.y, a.n);)
 CONTRACT(sum_back, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx0, a.n); r.writes(a.dx1, a.n);)
+CONTRACT(transpose, r.reads(a.x, a.n); r.writes(a.y, a.n);)
 CONTRACT(product, r.reads(a.x, a.n); r.reads(a.s, a.n / a.plane); r.writes(a.y, a.n);)
 CONTRACT(product_sum, r.reads(a.x, a.n); r.reads(a.dy, a.n); r.writes(a.ds, a.n / a.plane);)
 CONTRACT(dropout, r.reads(a.at, 1); r.reads(a.x, a.n); r.writes(a.y, a.n);)

@@ -185,7 +185,15 @@ static void build_groups(shoal_model *m)
   n.kernel[0] = n.kernel[1] = 3;
   n.out.dim[0] = n.groups = 5;
   n.unit = 2;
-  x = put_plain(m, SHOAL_OP_FLATTEN, "flatten", put(m, n, SHOAL_INIT_UNIFORM), false, 3, -1);
+  x = put(m, n, SHOAL_INIT_UNIFORM);
+  n = shoal_node_make(SHOAL_OP_RESHAPE, "places", x);
+  n.shape = SHOAL_SHAPE(5, -1);
+  n.unit = 3;
+  n = shoal_node_make(SHOAL_OP_TRANSPOSE, "turned", put(m, n, SHOAL_INIT_ZERO));
+  n.order[0] = 1;
+  n.unit = 3;
+  x = put_linear(m, "places.fc", put(m, n, SHOAL_INIT_ZERO), 4, true, 3);
+  x = put_plain(m, SHOAL_OP_FLATTEN, "flatten", x, false, 3, -1);
   put_linear(m, "fc", x, 3, false, 3);
 }
 

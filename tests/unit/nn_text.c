@@ -21,6 +21,10 @@ static void check_node(const shoal_node *a, const shoal_node *b)
   }
   CHECK_EQ(a->bias, b->bias, "%s", a->name);
   CHECK_EQ(a->relu, b->relu, "%s", a->name);
+  CHECK_EQ(a->ceil, b->ceil, "%s", a->name);
+  CHECK_EQ(a->count_pad, b->count_pad, "%s", a->name);
+  for (int k = 0; a->kind == SHOAL_OP_TRANSPOSE && k < a->out.ndim; k++)
+    CHECK_EQ(a->order[k], b->order[k], "%s", a->name);
   CHECK_EQ(a->groups, b->groups, "%s", a->name);
   CHECK_EQ(a->dilation[0], b->dilation[0], "%s", a->name);
   CHECK_EQ(a->dilation[1], b->dilation[1], "%s", a->name);
@@ -80,6 +84,13 @@ static void check_round(shoal_model *m)
   shoal_model_destroy(m);
 }
 
+static shoal_model *read(const char *text, const shoal_shape *input, int64_t classes)
+{
+  shoal_model *m = NULL;
+  CHECK_OK(shoal_model_from_text(text, strlen(text), "nets/small.v2.yaml", input, classes, &m), "%s", text);
+  return m;
+}
+
 static void test_round(void)
 {
   static const char *const zoo[][2] = {
@@ -92,16 +103,19 @@ static void test_round(void)
     { "vgg16", "model.width=0.25 model.dropout=0.5" },
     { "vgg16", "model.batch_norm=false" },
   };
+  static const char shapes[] = "layers:\n"
+                               "  - { op: avgpool, kernel: 3, stride: 2, pad: 1, ceil: true, count_pad: true }\n"
+                               "  - { op: maxpool, kernel: 3, ceil: true }\n"
+                               "  - { op: reshape, shape: [3, -1] }\n"
+                               "  - { op: leakyrelu, slope: -0.25 }\n"
+                               "  - { op: transpose, order: [1, 0] }\n"
+                               "  - { op: flatten }\n"
+                               "  - { op: linear, width: classes }\n";
+  shoal_model *m = read(shapes, &cifar, 10);
+  if (m) check_round(m);
   static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
-}
-
-static shoal_model *read(const char *text, const shoal_shape *input, int64_t classes)
-{
-  shoal_model *m = NULL;
-  CHECK_OK(shoal_model_from_text(text, strlen(text), "nets/small.v2.yaml", input, classes, &m), "%s", text);
-  return m;
 }
 
 /* What people need not write: names, inputs, strides of pools, units, fused relus. */

@@ -120,6 +120,8 @@ static void pool_cases(void)
       memcpy(d->kernel, list[i].k, sizeof d->kernel);
       memcpy(d->stride, list[i].s, sizeof d->stride);
       memcpy(d->pad, list[i].p, sizeof d->pad);
+      d->ceil = i % 2;
+      d->count_pad = k >= 2 && i / 2 % 2;
       if (k % 2) set_switches(d, EVAL);
     }
   new_case(SHOAL_OP_GLOBALPOOL, SHOAL_SHAPE(3, 10, 5, 7));
@@ -185,6 +187,25 @@ static void join_cases(void)
   }
 }
 
+static void shape_cases(void)
+{
+  static const struct {
+    shoal_shape in, out;
+    int order[4];
+  } list[] = { { { 4, { 3, 16, 4, 6 } }, { 3, { 0, 16, -1 } }, { 2, 0, 1 } },
+               { { 4, { 2, 17, 3, 5 } }, { 4, { 0, 5, 17, 3 } }, { 1, 2, 0 } },
+               { { 3, { 5, 6, 10 } }, { 5, { 0, 2, 3, 2, 5 } }, { 1, 0 } },
+               { { 2, { 3, 12 } }, { 3, { 0, -1, 1 } }, { 0 } },
+               { { 5, { 2, 3, 4, 2, 3 } }, { 2, { 0, 72 } }, { 3, 1, 0, 2 } },
+               { { 4, { 1, 64, 5, 1 } }, { 2, { 0, -1 } }, { 0, 1, 2 } } };
+  for (size_t i = 0; i < 4 * SHOAL_COUNT(list); i++) {
+    shoal_op_desc *d = new_case(i % 2 ? SHOAL_OP_TRANSPOSE : SHOAL_OP_RESHAPE, list[i / 4].in);
+    d->out = list[i / 4].out;
+    memcpy(d->order, list[i / 4].order, sizeof d->order);
+    d->training = i / 2 % 2;
+  }
+}
+
 size_t test_cases(const shoal_op_desc **out)
 {
   if (cases_n == 0) {
@@ -194,6 +215,7 @@ size_t test_cases(const shoal_op_desc **out)
     pool_cases();
     pointwise_cases();
     join_cases();
+    shape_cases();
   }
   *out = cases;
   return cases_n;

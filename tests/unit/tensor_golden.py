@@ -38,6 +38,11 @@ CASES = [
     ("MAXPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
     ("MAXPOOL", (2, 17, 6, 6), dict(kernel=(2, 3), stride=(3, 1), pad=(0, 1))),
     ("AVGPOOL", (3, 10, 9, 7), dict(kernel=(3, 3), stride=(2, 2), pad=(1, 1))),
+    ("MAXPOOL", (2, 3, 8, 7), dict(kernel=(3, 2), stride=(2, 3), pad=(1, 0), ceil=True)),
+    ("AVGPOOL", (2, 3, 8, 7), dict(kernel=(3, 2), stride=(2, 3), pad=(1, 1), ceil=True)),
+    ("AVGPOOL", (2, 3, 8, 9), dict(kernel=(3, 3), stride=(3, 2), pad=(1, 1), ceil=True, count_pad=True)),
+    ("RESHAPE", (3, 10, 6), dict(sample=(4, -1, 5))),
+    ("TRANSPOSE", (3, 10, 6, 4), dict(order=(2, 0, 1))),
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
     ("ADD", (3, 10, 5, 7), dict(relu=True, inputs=2)),
     ("ADD", (3, 17, 5, 4), dict(relu=True, inputs=3)),
@@ -68,9 +73,13 @@ def apply(kind, x, w, stats, a):
     if kind == "LAYERNORM":
         return F.layer_norm(x[0], x[0].shape[-1:], w[0], w[1], 1e-5)
     if kind == "MAXPOOL":
-        return F.max_pool2d(x[0], a["kernel"], a["stride"], a["pad"])
+        return F.max_pool2d(x[0], a["kernel"], a["stride"], a["pad"], ceil_mode=a.get("ceil", False))
     if kind == "AVGPOOL":
-        return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], count_include_pad=False)
+        return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], a.get("ceil", False), a.get("count_pad", False))
+    if kind == "RESHAPE":
+        return x[0].reshape(len(x[0]), *a["sample"])
+    if kind == "TRANSPOSE":
+        return x[0].permute(0, *(d + 1 for d in a["order"]))
     if kind == "DROPOUT":
         return F.dropout(x[0], 0.5, training)
     if kind == "MUL":
@@ -134,7 +143,11 @@ def literal(kind, shape, a):
         fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
     fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad", "gap") if k in a]
     fields += [".%s = %d" % (k, a[k]) for k in ("groups",) if k in a]
-    fields += [".%s = true" % k for k in ("bias", "relu") if a.get(k)]
+    fields += [".%s = true" % k for k in ("bias", "relu", "ceil", "count_pad") if a.get(k)]
+    if "sample" in a:
+        fields.append(".out = { %d, { 0, %s } }" % (len(a["sample"]) + 1, ", ".join(map(str, a["sample"]))))
+    if "order" in a:
+        fields.append(".order = { %s }" % ", ".join(map(str, a["order"])))
     fields += [".%s = %gf" % (k, a[k]) for k in ("slope",) if k in a]
     training = a.get("training", True)
     fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = true",

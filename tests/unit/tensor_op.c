@@ -122,6 +122,13 @@ static void test_refusals(void)
   d = plain(SHOAL_OP_CONCAT, SHOAL_SHAPE(4, 3, 6));
   d.in[1].dim[2] = 7;
   refuse(d, "concat: inputs are [4,3,6] and [4,3,7]; all but their channels");
+  d = plain(SHOAL_OP_RESHAPE, SHOAL_SHAPE(4, 3, 6));
+  d.out = SHOAL_SHAPE(4, 5, -1);
+  refuse(d, "reshape: [4,3,6] has 18 values a sample, which do not fill [4,5,-1]");
+  d.out = SHOAL_SHAPE(4, -1, -1);
+  refuse(d, "only one dimension can be -1");
+  d = plain(SHOAL_OP_TRANSPOSE, SHOAL_SHAPE(4, 3, 6));
+  refuse(d, "transpose: order of [4,3,6] must have each of 0 to 1 once");
   d = plain(SHOAL_OP_DROPOUT, SHOAL_SHAPE(4, 3));
   d.p = 1;
   refuse(d, "p 1");

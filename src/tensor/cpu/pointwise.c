@@ -1,4 +1,4 @@
-/* Pointwise operations: relu, add; and flatten, which converts to dense.
+/* Pointwise operations: relu, add; and flatten, reshape and transpose, which give dense tensors.
  *
  * A relu passes NaN on, forward and backward, like everything that is not <= 0.
  *
@@ -192,10 +192,10 @@ shoal_status shoal_cpu_plan_add(shoal_cpu *b, const shoal_op_desc *d, const shoa
   return SHOAL_OK;
 }
 
-/* --- flatten --- */
+/* --- flatten, reshape, transpose: a reorder, or nothing --- */
 typedef struct {
   shoal_op op;
-  shoal_dnn_call to, from; /* empty: the input is dense already */
+  shoal_dnn_call to, from; /* empty: the values are in order already */
 } flatten_op;
 
 static shoal_status flatten_move(shoal_op *op, const shoal_dnn_call *call, const float *x, float *y, void *scratch)
@@ -225,13 +225,25 @@ static void flatten_destroy(shoal_op *op)
   free(p);
 }
 
+/* A dense input seen as the output, with its elements where they are. */
+static shoal_status transposed_md(const shoal_op_desc *d, shoal_dnn_md *out)
+{
+  int64_t stride[SHOAL_MAX_DIMS] = { 0 }, step[SHOAL_MAX_DIMS], all = 1;
+  for (int k = d->in[0].ndim - 1; k >= 0; all *= d->in[0].dim[k--]) step[k] = all;
+  stride[0] = step[0];
+  for (int k = 1; k < d->out.ndim; k++) stride[k] = step[1 + d->order[k - 1]];
+  return shoal_dnn_md_strided(&d->out, stride, out);
+}
+
 static shoal_status plan_moves(shoal_cpu *b, flatten_op *p)
 {
   shoal_op *op = &p->op;
   shoal_status st;
   shoal_dnn_md in = NULL, dense = NULL;
-  SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &in), done);
-  SHOAL_TRY_GOTO(st, shoal_dnn_md_dense(&op->desc.in[0], &dense), done);
+  bool turns = op->desc.kind == SHOAL_OP_TRANSPOSE;
+  st = turns ? transposed_md(&op->desc, &in) : shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &in);
+  if (st == SHOAL_OK) st = shoal_dnn_md_dense(turns ? &op->desc.out : &op->desc.in[0], &dense);
+  if (st != SHOAL_OK) goto done;
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, in, dense, &p->to), done);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, dense, in, &p->from), done);
   op->scratch_bytes = SHOAL_MAX(p->to.scratch_bytes, p->from.scratch_bytes);
@@ -244,6 +256,8 @@ done:
 shoal_status shoal_cpu_plan_flatten(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
   flatten_op *p;
+  if (d->kind == SHOAL_OP_TRANSPOSE && in && in[0].bytes && !in[0].dense)
+    return shoal_cpu_plan_dense_wrapper(b, d, in, shoal_cpu_plan_flatten, out);
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
   shoal_op *op = &p->op;
   op->destroy = flatten_destroy;
@@ -254,7 +268,7 @@ shoal_status shoal_cpu_plan_flatten(shoal_cpu *b, const shoal_op_desc *d, const 
   }
   op->forward = flatten_forward;
   op->backward_data = flatten_backward;
-  op->y_may_be_x = op->dx_may_be_dy = op->in_format[0].dense;
+  op->y_may_be_x = op->dx_may_be_dy = !p->to.primitive;
   *out = op;
   return SHOAL_OK;
 }

@@ -1,6 +1,6 @@
 /* Max and average pooling in every format, 16 channels at a time where they are contiguous.
  *
- * Windows are clipped to the plane, so padding is excluded from the maximum and from the count of a mean.  Of equal
+ * Windows are clipped to the plane, so padding is excluded from the maximum, and from the count of a mean unless that says otherwise.  Of equal
  * maxima the first in scan order is chosen, and a NaN counts as the maximum, so that it propagates (oneDNN's kernel
  * drops it).  `saved` holds the position of the maximum in its window, one uint16 per output, so backward reads neither
  * x nor y.  Each dx receives its contributions in scan order of the outputs, for any number of threads.
@@ -174,9 +174,12 @@ SHOAL_CPU_KERNEL static void max_back_range(const void *context, size_t begin, s
 }
 
 /* --- average --- */
-static inline float over_area(const window *w)
+static inline float over_area(const shoal_op_desc *d, const window *w)
 {
-  return 1.0f / (float)((w->bottom - w->top) * (w->right - w->left));
+  int64_t top = d->count_pad ? w->top0 : w->top, left = d->count_pad ? w->left0 : w->left;
+  int64_t bottom = d->count_pad ? SHOAL_MIN(w->top0 + d->kernel[0], d->in[0].dim[2] + d->pad[0]) : w->bottom;
+  int64_t right = d->count_pad ? SHOAL_MIN(w->left0 + d->kernel[1], d->in[0].dim[3] + d->pad[1]) : w->right;
+  return 1.0f / (float)((bottom - top) * (right - left));
 }
 
 SHOAL_CPU_KERNEL static void mean_range(const void *context, size_t begin, size_t end)
@@ -190,12 +193,12 @@ SHOAL_CPU_KERNEL static void mean_range(const void *context, size_t begin, size_
       if (u.lanes == 16) {
         v16 sum = { 0 };
         FOR_WINDOW(w, i, j) sum += LOAD16(u.x + (i * u.width + j) * u.xs);
-        STORE16(u.y + pq * u.ys, sum * over_area(&w));
+        STORE16(u.y + pq * u.ys, sum * over_area(d, &w));
       } else {
         float sum[16] = { 0 };
         FOR_WINDOW(w, i, j)
         for (int k = 0; k < u.lanes; k++) sum[k] += u.x[(i * u.width + j) * u.xs + k];
-        for (int k = 0; k < u.lanes; k++) u.y[pq * u.ys + k] = sum[k] * over_area(&w);
+        for (int k = 0; k < u.lanes; k++) u.y[pq * u.ys + k] = sum[k] * over_area(d, &w);
       }
     }
   }
@@ -210,7 +213,7 @@ SHOAL_CPU_KERNEL static void mean_back_range(const void *context, size_t begin, 
     clear_unit(&u);
     for (int64_t pq = 0; pq < u.outputs; pq++) {
       window w = window_at(d, pq);
-      float over = over_area(&w), share[16];
+      float over = over_area(d, &w), share[16];
       for (int k = 0; k < u.lanes; k++) share[k] = u.x[pq * u.ys + k] * over;
       FOR_WINDOW(w, i, j)
       for (int k = 0; k < u.lanes; k++) u.y[(i * u.width + j) * u.xs + k] += share[k];

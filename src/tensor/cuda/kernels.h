@@ -279,6 +279,14 @@ typedef struct {
   const float *x, *dy;
   float *ds; /* [n / plane] */
 } shoal_k_product_sum_args;
+enum { SHOAL_K_DIMS = 5 };
+typedef struct {
+  size_t n;
+  int dims, back;                                 /* back: y[place] = x[i] */
+  int64_t size[SHOAL_K_DIMS], step[SHOAL_K_DIMS]; /* i has these sizes, and its place is the sum of these steps */
+  const float *x;
+  float *y;
+} shoal_k_transpose_args; /* y[i] = x[place] */
 typedef struct {
   uint64_t seed;
   uint32_t step;
@@ -349,14 +357,26 @@ typedef struct {
   const float *x;
   float *y;
   int32_t *winner; /* [planes, p, q]: place in the plane; NULL in evaluation, and for means */
-} shoal_k_maxpool_args, shoal_k_avgpool_args;
+} shoal_k_maxpool_args;
+typedef struct {
+  int64_t planes, h, w, p, q;
+  int kernel[2], stride[2], pad[2], count_pad;
+  const float *x;
+  float *y;
+} shoal_k_avgpool_args;
 typedef struct {
   int64_t planes, h, w, p, q;
   int kernel[2], stride[2], pad[2];
   const float *dy;
   const int32_t *winner;
   float *dx;
-} shoal_k_maxpool_back_args, shoal_k_avgpool_back_args;
+} shoal_k_maxpool_back_args;
+typedef struct {
+  int64_t planes, h, w, p, q;
+  int kernel[2], stride[2], pad[2], count_pad;
+  const float *dy;
+  float *dx;
+} shoal_k_avgpool_back_args;
 typedef struct {
   size_t planes, plane; /* a block per plane */
   const float *x;
@@ -402,6 +422,7 @@ SHOAL_KERNEL(curve_back);
 SHOAL_KERNEL(mask);
 SHOAL_KERNEL(sum);
 SHOAL_KERNEL(sum_back);
+SHOAL_KERNEL(transpose);
 SHOAL_KERNEL(product);
 SHOAL_KERNEL(product_sum);
 SHOAL_KERNEL(dropout);

@@ -225,6 +225,38 @@ static void plan_flatten(shoal_op *op)
   op->y_may_be_x = op->dx_may_be_dy = true;
 }
 
+_Static_assert((int)SHOAL_K_DIMS == (int)SHOAL_MAX_DIMS, "kernels.h and shape.h");
+
+static shoal_status transpose(const shoal_op *op, const float *x, float *y, bool back)
+{
+  const shoal_op_desc *d = &op->desc;
+  shoal_k_transpose_args t = { .n = count_of(op), .dims = d->out.ndim, .back = back, .x = x, .y = y };
+  int64_t step[SHOAL_MAX_DIMS], all = 1;
+  for (int k = d->in[0].ndim - 1; k >= 0; all *= d->in[0].dim[k--]) step[k] = all;
+  for (int k = 0; k < d->out.ndim; k++) {
+    t.size[k] = d->out.dim[k];
+    t.step[k] = step[k ? 1 + d->order[k - 1] : 0];
+  }
+  return launched(op, shoal_cuda_launch(shoal_cuda_of(op), (const void *)shoal_k_transpose, "transpose",
+                                        shoal_cuda_blocks(t.n), &t));
+}
+
+static shoal_status transpose_forward(shoal_op *op, const shoal_op_args *a)
+{
+  return transpose(op, a->x[0], a->y, false);
+}
+
+static shoal_status transpose_backward(shoal_op *op, const shoal_op_args *a)
+{
+  return transpose(op, a->dy, a->dx[0], true);
+}
+
+static void plan_transpose(shoal_op *op)
+{
+  op->forward = transpose_forward;
+  op->backward_data = transpose_backward;
+}
+
 _Static_assert(sizeof(shoal_k_address) == sizeof(shoal_address), "kernels.h and op.h");
 _Static_assert(offsetof(shoal_k_address, step) == offsetof(shoal_address, step), "kernels.h and op.h");
 _Static_assert(offsetof(shoal_k_address, slot0) == offsetof(shoal_address, slot0), "kernels.h and op.h");
@@ -358,13 +390,14 @@ static void plan_maxpool(shoal_op *op)
 
 static shoal_status avgpool_forward(shoal_op *op, const shoal_op_args *a)
 {
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), avgpool, count_of(op), POOL(&op->desc), .x = a->x[0], .y = a->y));
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), avgpool, count_of(op), POOL(&op->desc),
+                                 .count_pad = op->desc.count_pad, .x = a->x[0], .y = a->y));
 }
 
 static shoal_status avgpool_backward(shoal_op *op, const shoal_op_args *a)
 {
-  return launched(
-      op, SHOAL_EACH(shoal_cuda_of(op), avgpool_back, inputs_of(op), POOL(&op->desc), .dy = a->dy, .dx = a->dx[0]));
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), avgpool_back, inputs_of(op), POOL(&op->desc),
+                                 .count_pad = op->desc.count_pad, .dy = a->dy, .dx = a->dx[0]));
 }
 
 static void plan_avgpool(shoal_op *op)
@@ -416,6 +449,8 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_MUL] = plan_mul,
   [SHOAL_OP_CONCAT] = plan_concat,
   [SHOAL_OP_FLATTEN] = plan_flatten,
+  [SHOAL_OP_RESHAPE] = plan_flatten,
+  [SHOAL_OP_TRANSPOSE] = plan_transpose,
   [SHOAL_OP_DROPOUT] = plan_dropout,
 };
 

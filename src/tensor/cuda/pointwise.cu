@@ -102,6 +102,23 @@ SHOAL_KERNEL(sum_back)
   }
 }
 
+SHOAL_KERNEL(transpose)
+{
+  EACH(i, a.n)
+  {
+    size_t rest = i;
+    int64_t place = 0;
+    for (int k = a.dims - 1; k >= 0; k--) {
+      place += (int64_t)(rest % (size_t)a.size[k]) * a.step[k];
+      rest /= (size_t)a.size[k];
+    }
+    if (a.back)
+      a.y[place] = a.x[i];
+    else
+      a.y[i] = a.x[place];
+  }
+}
+
 SHOAL_KERNEL(product)
 {
   EACH(i, a.n) a.y[i] = a.x[i] * a.s[i / a.plane];

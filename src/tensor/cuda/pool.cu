@@ -83,6 +83,15 @@ SHOAL_KERNEL(maxpool_back)
   }
 }
 
+/* How many values a mean is of. */
+template <class A> static __device__ __forceinline__ double area(const A &a, int64_t p, int64_t q, const window &k)
+{
+  if (!a.count_pad) return (double)((k.bottom - k.top) * (k.right - k.left));
+  const int64_t top = p * a.stride[0] - a.pad[0], left = q * a.stride[1] - a.pad[1];
+  const int64_t h = a.h + a.pad[0] - top, w = a.w + a.pad[1] - left;
+  return (double)((h < a.kernel[0] ? h : a.kernel[0]) * (w < a.kernel[1] ? w : a.kernel[1]));
+}
+
 SHOAL_KERNEL(avgpool)
 {
   EACH(i, a.planes * a.p * a.q)
@@ -93,7 +102,7 @@ SHOAL_KERNEL(avgpool)
     double sum = 0;
     for (int64_t r = k.top; r < k.bottom; r++)
       for (int64_t c = k.left; c < k.right; c++) sum += (double)x[r * a.w + c];
-    a.y[i] = (float)(sum / (double)((k.bottom - k.top) * (k.right - k.left)));
+    a.y[i] = (float)(sum / area(a, pq / a.q, pq % a.q, k));
   }
 }
 
@@ -103,7 +112,7 @@ SHOAL_KERNEL(avgpool_back)
   {
     a.dx[i] = gather(a, i, [&](int64_t o, int64_t p, int64_t q, int64_t, float &sum) {
       const window k = window_at(a, p, q);
-      sum += (float)((double)a.dy[o] / (double)((k.bottom - k.top) * (k.right - k.left)));
+      sum += (float)((double)a.dy[o] / area(a, p, q, k));
     });
   }
 }

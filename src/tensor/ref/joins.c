@@ -1,4 +1,4 @@
-/* Products of two tensors, and concatenation over channels. */
+/* Products of two tensors, concatenation over channels, and transposition. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
@@ -70,4 +70,38 @@ void shoal_ref_plan_concat(shoal_op *op)
 {
   op->forward = concat_forward;
   op->backward_data = concat_backward;
+}
+
+/* Where element i of y, counted in canonical order, lies in x. */
+static int64_t source_of(const shoal_op_desc *d, int64_t i)
+{
+  int last = d->out.ndim - 1;
+  int64_t place[SHOAL_MAX_DIMS], at = 0;
+  for (int k = last; k >= 1; k--) {
+    place[1 + d->order[k - 1]] = i % d->out.dim[k];
+    i /= d->out.dim[k];
+  }
+  place[0] = i;
+  for (int k = 0; k <= last; k++) at = at * d->in[0].dim[k] + place[k];
+  return at;
+}
+
+static shoal_status transpose_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->y[i] = a->x[0][source_of(&op->desc, i)];
+  return SHOAL_OK;
+}
+
+static shoal_status transpose_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->dx[0][source_of(&op->desc, i)] = a->dy[i];
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_transpose(shoal_op *op)
+{
+  op->forward = transpose_forward;
+  op->backward_data = transpose_backward;
 }

@@ -1,4 +1,4 @@
-/* Pointwise operations: relu, add, dropout; and flatten, which only changes the shape.  Each element is read
+/* Pointwise operations: relu, add, dropout; and flatten and reshape, which only change the shape.  Each element is read
  * before it is written, so all of them may run in place. */
 #include "base/rng.h"
 #include "tensor/ref/ref_impl.h"

@@ -1,6 +1,6 @@
 /* Pooling: the largest or the mean of each window, or the mean of the whole plane.
  *
- * Padding is excluded from the maximum and from the count of a mean.  Of equal maxima the first in scan order is
+ * Padding is excluded from the maximum, and from the count of a mean unless that says otherwise.  Of equal maxima the first in scan order is
  * chosen, and `saved` holds its offset in the plane (one int64 per output), so backward needs neither x nor y.  A NaN
  * counts as the maximum, so that it propagates. */
 #include "tensor/ref/ref_impl.h"
@@ -84,9 +84,16 @@ void shoal_ref_plan_maxpool(shoal_op *op)
   if (op->desc.training) op->saved_bytes = (size_t)shoal_shape_count(&op->desc.out) * sizeof(int64_t);
 }
 
-static double window_area(const window *r)
+/* How many values it is the mean of. */
+static double window_area(const shoal_op_desc *d, int64_t pq)
 {
-  return (double)((r->bottom - r->top) * (r->right - r->left));
+  window r = window_of(d, pq);
+  if (!d->count_pad) return (double)((r.bottom - r.top) * (r.right - r.left));
+  int64_t top = pq / d->out.dim[3] * d->stride[0] - d->pad[0], left = pq % d->out.dim[3] * d->stride[1] - d->pad[1];
+  int64_t bottom = d->in[0].dim[2] + d->pad[0], right = d->in[0].dim[3] + d->pad[1];
+  if (bottom > top + d->kernel[0]) bottom = top + d->kernel[0];
+  if (right > left + d->kernel[1]) right = left + d->kernel[1];
+  return (double)((bottom - top) * (right - left));
 }
 
 static shoal_status avgpool_forward(shoal_op *op, const shoal_op_args *a)
@@ -98,7 +105,7 @@ static shoal_status avgpool_forward(shoal_op *op, const shoal_op_args *a)
       double sum = 0;
       for (int64_t i = r.top; i < r.bottom; i++)
         for (int64_t j = r.left; j < r.right; j++) sum += a->x[0][plane * s.in + i * s.width + j];
-      a->y[plane * s.out + pq] = (float)(sum / window_area(&r));
+      a->y[plane * s.out + pq] = (float)(sum / window_area(&op->desc, pq));
     }
   return SHOAL_OK;
 }
@@ -110,7 +117,7 @@ static shoal_status avgpool_backward(shoal_op *op, const shoal_op_args *a)
   for (int64_t plane = 0; plane < s.planes; plane++)
     for (int64_t pq = 0; pq < s.out; pq++) {
       window r = window_of(&op->desc, pq);
-      float share = (float)(a->dy[plane * s.out + pq] / window_area(&r));
+      float share = (float)(a->dy[plane * s.out + pq] / window_area(&op->desc, pq));
       for (int64_t i = r.top; i < r.bottom; i++)
         for (int64_t j = r.left; j < r.right; j++) a->dx[0][plane * s.in + i * s.width + j] += share;
     }

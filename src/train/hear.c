@@ -150,7 +150,8 @@ void shoal_session_tell_stop(shoal_session *s)
   bool asked = shoal_stop_requested() || (s->ears.spread && shoal_rendezvous_requested(s->ears.spread));
   if (s->ears.told || !asked || lost_a_rank(s) || !shoal_session_is_root(s)) return;
   s->ears.told = true;
-  shoal_info("a signal asks to stop: up to %s steps of %s, and about %s for the checkpoint",
+  shoal_info("%s asks to stop: up to %s steps of %s, and about %s for the checkpoint",
+             shoal_stop_terminal_gone() ? "the terminal is gone, which" : "a signal",
              format_stop_steps(s, "", steps, sizeof steps), shoal_format_seconds(step_s(s), step, sizeof step),
              shoal_format_seconds(save_estimate_s(s), save, sizeof save));
   if (!shoal_folder_is_ours(&s->world.folder)) return;

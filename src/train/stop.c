@@ -6,6 +6,7 @@
 #include "train/stop.h"
 #include "base/mem.h"
 #include "base/pause.h"
+#include "base/process.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +22,8 @@ static const struct {
   [SHOAL_STOP_USR2] = { SIGUSR2, "USR2" }, [SHOAL_STOP_INT] = { SIGINT, "INT" },
   [SHOAL_STOP_HUP] = { SIGHUP, "HUP" },
 };
-static atomic_int requested, signals_heard;
+static atomic_int requested, signals_heard, hung_up;
+static int terminal; /* at the start; 0: none */
 static bool ignored[SHOAL_STOP_SIGNALS];
 
 /* Processor time is limited, and used up first: the soft limit comes as a signal, the hard one kills, so there must be time between. */
@@ -45,6 +47,7 @@ static void on_signal(int number)
 {
   if (number == SIGINT && requested == SIGINT) _exit(128 + SIGINT);
   requested = number;
+  if (number == SIGHUP) hung_up = 1;
   signals_heard++;
 }
 
@@ -74,8 +77,16 @@ static void hear_in_own_thread(const sigset_t *caught)
   if (listens) pthread_detach(thread);
 }
 
+static int terminal_now(void)
+{
+  shoal_process p = { 0 };
+  (void)shoal_process_lives(getpid(), &p);
+  return p.terminal;
+}
+
 void shoal_stop_install(void)
 {
+  terminal = terminal_now();
   struct sigaction a, before;
   sigset_t caught;
   sigemptyset(&caught);
@@ -104,6 +115,12 @@ void shoal_stop_install(void)
 bool shoal_stop_requested(void)
 {
   return requested != 0;
+}
+
+/* A terminal that hangs up is taken from all processes of its session before any hears of it. */
+bool shoal_stop_terminal_gone(void)
+{
+  return hung_up || (terminal && !terminal_now());
 }
 
 int64_t shoal_stop_cpu_limit(void)

@@ -13,6 +13,9 @@ enum { SHOAL_STOP_USR1, SHOAL_STOP_TERM, SHOAL_STOP_USR2, SHOAL_STOP_INT, SHOAL_
 /** Catches the signals from now on, except those that are ignored (see above).  A second INT ends the process at once. */
 void shoal_stop_install(void);
 bool shoal_stop_requested(void);
+/** Whether the terminal that this process was started from is gone: HUP says so, and the kernel, where a launcher asks by another
+ *  signal. */
+bool shoal_stop_terminal_gone(void);
 /** Seconds of processor time after which this process is asked to stop (ulimit -t); 0: there is no limit. */
 int64_t shoal_stop_cpu_limit(void);
 int shoal_stop_count(void); /* signals so far */

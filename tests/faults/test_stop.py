@@ -1,13 +1,17 @@
 """A signal at one rank, wherever the run is: in its start, in an evaluation, in a round, while ranks wait for a late one."""
+import fcntl
 import os
 import re
+import shutil
 import signal
+import subprocess
+import termios
 import time
 
 import pytest
 
-from harness import (MLP, assert_equal, built, checkpoints, kill_all, metrics, newest, places, ranks_of, read, sampled, send, sets, shoal, status, train,
-                     wait_for, wait_until)
+from harness import (ENV, MLP, assert_equal, built, checkpoints, kill_all, metrics, newest, places, program, ranks_of, read, sampled, send, sets,
+                     shoal, shows, status, train, wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
 # 8 steps per epoch on 2 ranks, 8 test batches of each
@@ -211,6 +215,33 @@ def test_stop_interrupted(glyphs, jobs):
         assert status(name)["state"] in states, status(name)
         if status(name)["state"] == "stopped":
             shoal("ckpt", "verify", newest(name))
+    for ranks in (1, 2):
+        told = hang_up(ranks)
+        assert len(told) == 1 and "the terminal is gone, which asks to stop: up to" in told[0], told
+        shutil.rmtree("runs/r")
+
+
+def hang_up(ranks):
+    """A run of `shoal launch` whose terminal goes away: exit code, and what log.txt tells of it."""
+    master, slave = os.openpty()
+    with open("r.yaml", "w") as f:
+        f.write("run: { name: r }\n")
+    job = subprocess.Popen([program(), "launch", "r.yaml", "-n", str(ranks), *map(str, BASE), *sets(run__name="r", run__epochs=200), "--allow-faults",
+                            *sets(fault__compute="sleep:50", run__log_every="1 steps")], env=ENV, stdin=slave, stdout=slave, stderr=slave,
+                           start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    os.set_blocking(master, False)
+    def trains():
+        try:
+            while os.read(master, 4096):
+                pass
+        except OSError:
+            pass
+        return shows("runs/r/log.txt", "epoch 1 done")
+    wait_until("steps", trains)
+    os.close(master)
+    assert job.wait(60) == 75, read("runs/r/log.txt")
+    return re.findall("\\S+ asks to stop: up to|.*which asks to stop: up to", read("runs/r/log.txt"))
 
 
 @pytest.mark.parametrize("ranks, where", ((1, 0), (3, 2)))

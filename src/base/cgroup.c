@@ -253,8 +253,10 @@ const char *shoal_memory_kills_told(const char *root, int64_t then, char buf[SHO
   buf[0] = '\0';
   if (more > 0)
     snprintf(buf, SHOAL_MEMORY_KILLS,
-             "memory ran out, and the kernel has killed %" PRId64 " process%s on this host since the start", more,
-             more == 1 ? "" : "es");
+             "memory ran out, and the kernel has killed %" PRId64
+             " process%s on this host since the start (lower the batch, "
+             "start fewer ranks on a node, or ask the batch system for more memory)",
+             more, more == 1 ? "" : "es");
   return buf;
 }
 

@@ -18,8 +18,8 @@ void shoal_cgroup_read(const char *root, shoal_cgroup *out);
 /** How many processes the kernel has ended on this host, since it was started, because memory ran out, that of the host or of a
  *  group; 0 if it does not tell. */
 uint64_t shoal_memory_kills(const char *root);
-enum { SHOAL_MEMORY_KILLS = 128 };
-/** "memory ran out, and the kernel has killed 2 processes on this host since the start" if there are more than `then`, which was read
+enum { SHOAL_MEMORY_KILLS = 256 };
+/** "memory ran out, and the kernel has killed 2 processes on this host since the start (CURE)" if there are more than `then`, which was read
  *  at the start; else "".  Writes into `buf` and returns it. */
 const char *shoal_memory_kills_told(const char *root, int64_t then, char buf[SHOAL_MEMORY_KILLS]);
 /** The same of the process in a status.json, its object "process": "" if that was on another host or before this one was started. */

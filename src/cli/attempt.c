@@ -1,5 +1,6 @@
 /* See attempt.h.  The folder's files may say anything: they are read as JSON, and only numbers and words of them are used. */
 #include "cli/attempt.h"
+#include "base/cgroup.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -161,6 +162,7 @@ shoal_status shoal_attempt_begin(const char *dir, shoal_attempt *out)
       b.job, SHOAL_ERR_WORLD,
       "--requeue is for a batch job of Slurm, which this is not: leave it out, or submit the run: shoal submit");
   b.dir = shoal_strdup_printf("%s", dir);
+  b.kills = (int64_t)shoal_memory_kills("");
   b.before = text_of(dir, "status.json");
   char *text = text_of(dir, "starts.json");
   json_t *starts = parse(text), *status = parse(b.before);
@@ -221,8 +223,17 @@ static int put_back(const shoal_attempt *before, long long step)
 static int judge(const shoal_attempt *b, const json_t *status, int code)
 {
   const char *state = word_of(status, "state");
+  char memory[SHOAL_MEMORY_KILLS];
   long long step = number_of(status, "step", 0);
   if (strcmp(state, "done") == 0) return 0;
+  shoal_memory_kills_told("", b->kills, memory);
+  if (is_alive_word(state) && *memory) {
+    say(b,
+        "%s: killed at step %lld or later, without a word: %s; srun ended with %d; submit it again to go on from the "
+        "newest checkpoint",
+        b->dir, step, memory, code);
+    return or_one(code);
+  }
   if (is_alive_word(state)) {
     say(b,
         "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out: sacct "
@@ -252,7 +263,8 @@ int shoal_attempt_end(const shoal_attempt *b, int code)
   json_t *status = parse(now);
   int result;
   if (!now || (b->before && strcmp(now, b->before) == 0)) {
-    say(b, "%s/status.json was not written; srun ended with %d", b->dir, code);
+    say(b, "%s: no rank has begun, so nothing was changed there; srun ended with %d, for the reason above", b->dir,
+        code);
     result = or_one(code);
   } else {
     result = judge(b, status, code);

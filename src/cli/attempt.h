@@ -9,6 +9,7 @@
 #define SHOAL_CLI_ATTEMPT_H
 #include "base/status.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 /* status.json of a run folder, as it was before a start. */
 typedef struct {
@@ -28,6 +29,7 @@ typedef struct {
   int restarts;       /* of the job */
   int idle, failures; /* starts in a row: requeued without a trained step; after a failure without a checkpoint */
   long long stopped;  /* step of the last stop, -1: none */
+  int64_t kills;      /* for want of memory on this host, before the ranks began */
   long long saved;    /* step of the newest checkpoint at the last start after a failure, -1: none */
 } shoal_attempt;
 

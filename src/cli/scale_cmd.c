@@ -190,6 +190,20 @@ static bool in_queue(const shoal_runs *known, const shoal_queue *queue, const sh
   return false;
 }
 
+/* Without the queue nobody knows whether a job still runs or waits. */
+static shoal_status check_queue(const shoal_study *s, const shoal_runs *known, const shoal_queue *queue)
+{
+  char shown[4096];
+  for (size_t i = 0; i < s->n && !queue->asked; i++)
+    for (size_t k = 0; k < known->n && s->runs[i].state != SHOAL_RUN_DONE; k++)
+      SHOAL_CHECK(strcmp(known->at[k].dir, s->runs[i].dir) != 0 || !known->at[k].jobs.n, SHOAL_ERR_WORLD,
+                  "Slurm could not be asked whether job %s of %s still runs or waits, so nothing is submitted: %s; try "
+                  "again when squeue answers",
+                  known->at[k].jobs.at[0], s->runs[i].dir,
+                  queue->why ? shoal_show(queue->why, shown, sizeof shown) : "squeue is not on the PATH");
+  return SHOAL_OK;
+}
+
 /* The runs of so many ranks that are to be submitted. */
 static shoal_status choose_runs(const shoal_study *s, int ranks, const shoal_runs *known, const shoal_queue *queue,
                                 shoal_job_element *elements, size_t *n, shoal_texts *names)
@@ -268,6 +282,7 @@ static shoal_status submit_study(const request *q, const shoal_study *s)
   shoal_str table = { 0 };
   shoal_queue_read(&queue);
   shoal_status st = shoal_runs_find(s->dir, &known);
+  if (st == SHOAL_OK) st = check_queue(s, &known, &queue);
   for (size_t i = 0; i < q->study.n_ranks && st == SHOAL_OK; i++)
     st = submit_ranks(q, s, q->study.ranks[i], &known, &queue);
   if (st == SHOAL_OK) {

@@ -78,10 +78,12 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
   bool runs = is_state(s.entry, "RUNNING");
   if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? "queued" : "gone";
   if (r->life == SHOAL_LIFE_DEAD && r->silent && runs) s.state = "silent";
+  if (r->life == SHOAL_LIFE_DEAD && s.entry && !runs) s.state = "queued"; /* again, as after the failure of a node */
   return s;
 }
 
-/* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for; "" if it does not wait. */
+/* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for, or that nothing is known yet; "" if it
+ * does not wait. */
 static const char *next_start(const standing *s, char *buf, size_t cap)
 {
   enum { DATE = 5, TIME = 11, MINUTES = 16 };
@@ -91,7 +93,7 @@ static const char *next_start(const standing *s, char *buf, size_t cap)
   if (start && strlen(start) >= MINUTES && start[TIME - 1] == 'T')
     snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
   else
-    snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : s->entry->state ? s->entry->state : "");
+    snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : "not known");
   return buf;
 }
 
@@ -152,12 +154,15 @@ static const char *long_wait(const standing *s)
 }
 
 /* Why it does not go on, in one line. */
-static void add_reason(const shoal_run_facts *r, const standing *s, int columns, shoal_str *out)
+static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
   char since[32];
   shoal_str line = { 0 };
   if (strcmp(s->state, "failed") == 0)
     shoal_str_add(&line, "%s: exit %d: %s", r->name, r->exit_code, r->reason);
+  else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
+    shoal_str_add(&line, "%s: job %s waits to go on from the newest checkpoint; its last start ended without a word",
+                  r->name, s->job);
   else if (strcmp(s->state, "dead") == 0 || strcmp(s->state, "silent") == 0)
     shoal_str_add(&line, "%s: %s, last word %s ago", r->name,
                   r->silent ? "nothing is heard of it" : "killed without a word",
@@ -167,10 +172,11 @@ static void add_reason(const shoal_run_facts *r, const standing *s, int columns,
                   s->job ? s->job : "-");
   else if (long_wait(s))
     shoal_str_add(&line, "%s: job %s waits: %s", r->name, s->job, long_wait(s));
+  if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
+    shoal_str_add(&line, "; %s", r->memory);
   if (line.len) {
     char shown[4096];
-    shoal_show(line.text, shown, sizeof shown);
-    shoal_str_add(out, "%.*s\n", columns, shown);
+    shoal_str_add(out, "%s\n", shoal_show(line.text, shown, sizeof shown));
   }
   shoal_str_free(&line);
 }
@@ -187,7 +193,7 @@ static void print_table(const shoal_runs *runs, const shoal_queue *q)
   for (size_t i = 0; i < runs->n; i++) {
     standing s = judge(&runs->at[i], q);
     add_line(&runs->at[i], &s, width, &out);
-    add_reason(&runs->at[i], &s, columns, &reasons);
+    add_reason(&runs->at[i], &s, &reasons);
   }
   fputs(out.text, stdout);
   if (q->why) {

@@ -98,13 +98,22 @@ static void print_cell(const canvas *v, int row, int column, bool wide, char asc
     shoal_str_add(out, "\xe2%c%c", (char)(0xa0 | (pattern >> 6)), (char)(0x80 | (pattern & 0x3f)));
 }
 
+/* Four digits, or as many as there is room for. */
+static void print_label(double y, char *label, size_t cap)
+{
+  for (int digits = 4; digits > 0; digits--) {
+    snprintf(label, cap, "%.*g", digits, y);
+    if (strlen(label) < LABEL) return;
+  }
+}
+
 static void print_rows(const canvas *v, bool wide, char ascii, shoal_str *out)
 {
   for (int row = 0; row < v->height; row++) {
-    char label[16] = "";
-    if (row == 0) snprintf(label, sizeof label, "%.4g", v->y1);
-    if (row == v->height - 1) snprintf(label, sizeof label, "%.4g", v->y0);
-    shoal_str_add(out, "%*.*s %s", LABEL - 1, LABEL - 1, label, wide ? "│" : "|");
+    char label[32] = "";
+    if (row == 0) print_label(v->y1, label, sizeof label);
+    if (row == v->height - 1) print_label(v->y0, label, sizeof label);
+    shoal_str_add(out, "%*s %s", LABEL - 1, label, wide ? "│" : "|");
     for (int column = 0; column < v->width; column++) print_cell(v, row, column, wide, ascii, out);
     shoal_str_add(out, "\n");
   }

@@ -1,5 +1,6 @@
 /* See runs.h. */
 #include "report/runs.h"
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -70,7 +71,6 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
   r->step = shoal_json_real_of(j, "step");
   r->done = shoal_json_real_of(p, "done");
   r->loss = shoal_json_real_of(p, "loss");
-  if (!isfinite(r->loss)) r->loss = shoal_json_real_of(p, "test_loss"); /* a start in which nothing was left to train */
   r->test_acc = shoal_json_real_of(p, "test_acc");
   free(r->reason);
   r->reason = shoal_strdup_printf("%s", reason ? reason : "");
@@ -80,7 +80,17 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
     r->silent = !gone && r->age_s > SILENT_S;
     if (gone || r->silent) r->life = SHOAL_LIFE_DEAD;
   }
+  if (r->life == SHOAL_LIFE_DEAD || r->life == SHOAL_LIFE_FAILED)
+    shoal_memory_kills_since(json_object_get(j, "process"), r->memory);
   return job && *job ? shoal_texts_add(&r->jobs, job) : SHOAL_OK;
+}
+
+/* Of the folder that was asked about, also where that was ".", or ended in a slash. */
+static char *own_name(const char *dir)
+{
+  char *whole = realpath(dir, NULL), *name = shoal_strdup_printf("%s", whole ? shoal_path_base(whole) : dir);
+  free(whole);
+  return name;
 }
 
 /* A new one, whose name is what comes behind the folder that was asked about. */
@@ -95,7 +105,7 @@ static shoal_status add_run(shoal_runs *runs, const char *dir, const char *name,
   }
   *out = &runs->at[runs->n++];
   **out = (shoal_run_facts){ .dir = shoal_strdup_printf("%s", dir),
-                             .name = shoal_strdup_printf("%s", *name ? name : "."),
+                             .name = *name ? shoal_strdup_printf("%s", name) : own_name(dir),
                              .reason = shoal_strdup_printf("%s", ""),
                              .step = NAN,
                              .done = NAN,

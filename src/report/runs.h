@@ -4,6 +4,7 @@
  *   job*.json     numbers of jobs, names of elements   written by `shoal submit`: of runs that have not begun, too */
 #ifndef SHOAL_REPORT_RUNS_H
 #define SHOAL_REPORT_RUNS_H
+#include "base/cgroup.h"
 #include "base/json.h"
 #include "base/texts.h"
 #include <stdbool.h>
@@ -21,14 +22,14 @@ typedef enum {
 } shoal_life;
 
 typedef struct {
-  char *dir, *name; /* name: below the folder that was asked about, "." for itself */
+  char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run */
   shoal_life life;
   bool silent; /* dead only because nothing was heard: its host cannot be asked from here */
   int exit_code, attempt;
-  double step, done, loss,
-      test_acc;     /* done: 0 to 1; loss: of the last step, else of the last evaluation; NAN: not known */
-  double age_s;     /* of its last word; NAN: none */
-  char *reason;     /* of a failure; "" or more */
+  double step, done, loss, test_acc; /* done: 0 to 1; loss: of the last step; NAN: not known */
+  double age_s;                      /* of its last word; NAN: none */
+  char *reason;                      /* of a failure; "" or more */
+  char memory[SHOAL_MEMORY_KILLS];   /* that it ran out, if the run was killed or has failed on this host; else "" */
   shoal_texts jobs; /* numbers of its jobs: that of its last start, then those that were submitted for it */
 } shoal_run_facts;
 

@@ -38,7 +38,7 @@ shoal_status shoal_folder_check_name(const char *name)
 
 shoal_status shoal_folder_name(const char *root, const char *name, shoal_folder *out)
 {
-  *out = (shoal_folder){ .rank = shoal_log_rank() };
+  *out = (shoal_folder){ .rank = shoal_log_rank(), .kills = (int64_t)shoal_memory_kills("") };
   SHOAL_TRY(shoal_folder_check_name(name));
   out->dir = shoal_path_join(root, name);
   out->ckpt = shoal_path_join(out->dir, "ckpt");
@@ -63,9 +63,12 @@ static const char running[] = "running", stopping[] = "stopping",
 
 /* What an attempt wrote last into status.json. */
 typedef struct {
-  int attempt;            /* 0: there is none */
-  bool there;             /* is the file */
-  bool failed, runs;      /* its state: failed; running or stopping */
+  int attempt;       /* 0: there is none */
+  bool there;        /* is the file */
+  bool failed, runs; /* its state: failed; running or stopping */
+  int exit_code;
+  char reason[512];
+  double loss;            /* of its last step; NAN: there was none */
   shoal_folder_lead lead; /* what it measured */
   int64_t step;
   char time[40];
@@ -75,7 +78,7 @@ typedef struct {
 static last_word read_last_word(const shoal_folder *f)
 {
   char *path = shoal_path_join(f->dir, "status.json");
-  last_word w = { .there = shoal_path_exists(path) };
+  last_word w = { .there = shoal_path_exists(path), .loss = NAN };
   json_t *status = NULL;
   if (w.there && shoal_json_read_file(path, &status) == SHOAL_OK) {
     const char *state = json_string_value(json_object_get(status, "state"));
@@ -84,6 +87,10 @@ static last_word read_last_word(const shoal_folder *f)
     w.attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
     w.failed = is_one_of(state, "failed", "failed");
     w.runs = is_one_of(state, running, stopping);
+    w.exit_code = shoal_json_int_of(status, "exit_code");
+    const char *reason = json_string_value(json_object_get(status, "reason"));
+    snprintf(w.reason, sizeof w.reason, "%s", reason ? reason : "");
+    w.loss = shoal_json_real_of(json_object_get(status, "progress"), "loss");
     const json_t *object = json_object_get(status, "lead");
     w.lead = (shoal_folder_lead){ positive(object, "step_s"), positive(object, "save_s") };
     w.step = json_integer_value(json_object_get(status, "step"));
@@ -131,8 +138,10 @@ static bool says_failed(shoal_folder *f)
 /* The lease's thread writes it, too. */
 static pthread_mutex_t status_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void add_figures(const shoal_folder_figures *g, shoal_json *j)
+static void add_figures(const shoal_folder *f, shoal_json *j)
 {
+  const shoal_folder_figures *g = &f->figures;
+  bool as_before = !isfinite(g->loss) && g->step == f->before.step; /* no step of this start yet */
   if (!g->model) return;
   shoal_json_object(j, "progress");
   shoal_json_string(j, "model", g->model);
@@ -141,7 +150,7 @@ static void add_figures(const shoal_folder_figures *g, shoal_json *j)
   shoal_json_int(j, "nodes", g->nodes);
   shoal_json_real(j, "epochs", g->epochs);
   shoal_json_fixed(j, "done", g->done, 5);
-  shoal_json_real(j, "loss", g->loss);
+  shoal_json_real(j, "loss", as_before ? f->before.loss : g->loss);
   shoal_json_real(j, "lr", g->lr);
   shoal_json_real(j, "test_loss", g->test_loss);
   shoal_json_real(j, "test_acc", g->test_acc);
@@ -201,7 +210,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_json_int(&j, "attempt", f->attempt);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
   bool failed = says_failed(f);
-  add_figures(&f->figures, &j);
+  add_figures(f, &j);
   add_lead(&f->lead, &j);
   add_process(f, &j);
   shoal_json_end(&j);
@@ -340,10 +349,17 @@ static shoal_status name_options(shoal_status st)
   return st == SHOAL_ERR_IO ? shoal_error_append(st, "; run.dir and run.name choose the folder of a run") : st;
 }
 
-/* A run that ends by itself says so in status.json. */
+/* A run that ends by itself says so in status.json, and the ranks that were left when one was killed. */
 static void tell_of_killed(const last_word *w)
 {
-  if (!w->runs || !w->attempt) return;
+  bool lost = w->failed && w->exit_code == shoal_status_exit_code(SHOAL_ERR_COMM);
+  if (!w->attempt) return;
+  if (lost) {
+    bool told = !*w->memory || strstr(w->reason, "memory ran out");
+    shoal_warn("attempt %d failed at step %lld, %s: %s%s%s", w->attempt, (long long)w->step, w->time, w->reason,
+               told ? "" : "; ", told ? "" : w->memory);
+  }
+  if (!w->runs) return;
   shoal_warn("attempt %d did not end by itself, its last sign of life is of step %lld, %s: %s", w->attempt,
              (long long)w->step, w->time, *w->memory ? w->memory : "it was killed, or its host went down");
 }
@@ -377,9 +393,10 @@ static shoal_status take(shoal_folder *f, bool *again)
   int logged = logged_attempt(f, &torn);
   last_word before = read_last_word(f);
   f->lead = before.lead;
+  f->before.step = (uint64_t)before.step;
+  f->before.loss = before.loss;
   f->untold = !before.there;
   f->attempt = SHOAL_MAX(before.attempt, logged) + 1;
-  f->kills = (int64_t)shoal_memory_kills("");
   char *path = shoal_path_join(f->dir, "log.txt");
   shoal_status st = shoal_open_append(path, &f->log);
   if (st == SHOAL_OK) begin_log(f, path, torn);

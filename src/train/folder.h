@@ -32,15 +32,19 @@ typedef struct {
   int attempt;              /* 1 for the first */
   atomic_int rank;          /* that status.json tells of: this one, unless all end for another's failure */
   char *made;               /* rank 0: the topmost folder that this attempt made for the run; NULL: none; owned */
-  int64_t kills;            /* that the kernel had made for want of memory when this attempt began */
+  int64_t kills;            /* that the kernel of this host had made for want of memory when this attempt began */
   bool found, untold;       /* rank 0: the folder was there before this attempt; it had no status.json */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
   atomic_uint_least64_t step, epoch;
-  bool told;                    /* the lease's thread has written that */
-  atomic_bool asked;            /* a signal has asked to stop: status.json says so instead of running */
-  shoal_folder_lead lead;       /* rank 0: of earlier attempts, and then of this one; save_s 0: none saved anything */
+  bool told;         /* the lease's thread has written that */
+  atomic_bool asked; /* a signal has asked to stop: status.json says so instead of running */
+  struct {
+    uint64_t step;
+    double loss;
+  } before;               /* rank 0: what status.json said last: it stays until this start has a step of its own */
+  shoal_folder_lead lead; /* rank 0: of earlier attempts, and then of this one; save_s 0: none saved anything */
   shoal_folder_figures figures; /* model is NULL before the first */
   FILE *log;                    /* rank 0 */
   shoal_rows *metrics;          /* rank 0 */

@@ -197,10 +197,10 @@ static void after_save(void *session, const char *path, bool beside)
   uint64_t launched = atomic_load(&v->launched_ns);
   v->seconds = shoal_worked_since(v->began_ns);
   if (beside && launched)
-    shoal_info("checkpoint %s, %.2f s, for %.2f s of which training waited", path, v->seconds,
-               (double)(launched - v->began_ns) * 1e-9);
+    shoal_info("checkpoint %s, %.2f s, for %.2f s of which training waited%s", path, v->seconds,
+               (double)(launched - v->began_ns) * 1e-9, v->again);
   else
-    shoal_info("checkpoint %s, %.2f s", path, v->seconds);
+    shoal_info("checkpoint %s, %.2f s%s", path, v->seconds, v->again);
   if (v->best && beside) shoal_error_keep(&v->failure, shoal_ckpt_keep_best(path));
   shoal_error_keep(&v->failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)v->file_step));
 }
@@ -310,6 +310,14 @@ static shoal_status launch(shoal_session *s, shoal_ckpt_writer *w, bool last)
   return SHOAL_OK;
 }
 
+/* Why there is another checkpoint of the same step; "" for its first one. */
+static const char *what_is_new(const shoal_session *s)
+{
+  if (!s->clock.saved_any || s->clock.saved_step != s->run.step) return "";
+  return s->clock.saved_row_step != s->record.row_step ? "; it replaces the one before this step's evaluation"
+                                                       : "; it replaces the one before the end of the epoch";
+}
+
 /* A checkpoint that is due comes before the evaluation of its step; only the run's last one has to know of its row, too. */
 static shoal_status save(shoal_session *s, bool last)
 {
@@ -365,6 +373,7 @@ static shoal_status save(shoal_session *s, bool last)
   v->step = r->step;
   v->epoch = s->clock.epoch;
   v->row_step = s->record.row_step;
+  v->again = what_is_new(s);
   return launch(s, w, last);
 }
 

@@ -127,6 +127,7 @@ typedef struct {
   uint64_t began_ns;
   atomic_uint_least64_t launched_ns; /* training has waited from began_ns on */
   bool best;                         /* it is kept as the best, too */
+  const char *again;                 /* what is said of a second one of the same step; else "" */
   double seconds;                    /* rank 0: until it was there; set by the writing thread, as is failure */
   shoal_error failure;               /* rank 0: of what comes after it: prune, keeping the best */
 } shoal_session_saving;

@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -51,6 +52,9 @@ def test_folder_rows_in_mid_epoch(glyphs):
     for steps, expected in ((10, [4, 8, 10]), (12, [4, 8, 10, 12])):
         train(2, "r", *BASE, *sets(run__steps=steps))
         assert [int(m["step"]) for m in metrics("r")] == expected, f"{steps} steps"
+        saved = re.findall(r"checkpoint \S+step-0*(\d+).h5, \S+ s(.*)", log("r").split("=== attempt ")[-1])
+        last = [tail for step, tail in saved if int(step) == steps]
+        assert last == ([""] if steps == 10 else ["", "; it replaces the one before this step's evaluation"]), saved
         before = read("runs/r/metrics.csv")
         train(2, "r", *BASE, *sets(run__steps=steps))
         assert read("runs/r/metrics.csv") == before, f"an ended run of {steps} steps writes its last row again"
@@ -251,6 +255,15 @@ def test_folder_killed(glyphs):
     train(2, "two", *killed, *sets(fault__rank=0), code=None)
     told = status("two")
     assert told["state"] in ("running", "stopping") or (told["state"] == "failed" and "rank 0 (" in told["reason"]), told
+    told.update(state="failed", exit_code=4, reason="rank 0 (n1, process 5) is gone: it was killed or left early")
+    told["process"]["memory_kills"] -= 1
+    with open("runs/two/status.json", "w") as f:
+        json.dump(told, f)
+    assert "rank 0 (n1, process 5) is gone: it was killed or left early; memory ran out" in shoal("status", "runs/two").stdout
+    r = train(2, "two", *BASE)
+    assert re.search(r"attempt 1 failed at step \d+, \S+Z: rank 0 .* left early; memory ran out, and the kernel has killed \d+ process.*"
+                     r"lower the batch", r.stderr) and r.stderr.count("attempt 1 ") == 1, said(r)
+    assert "attempt 2" not in train(2, "two", *BASE).stderr
     train(1, "r", *killed, code=None)
     assert status("r")["state"] == "running", status("r")
     r = train(1, "r", *killed, code=None)
@@ -328,8 +341,19 @@ def test_folder_suspended(glyphs, jobs):
     job = jobs.start(2, "r", *slow)
     wait_until("the first checkpoint", lambda: checkpoints("r"))
     ranks = list(ranks_of(job).values())
-    for pid in ranks:
-        os.kill(pid, signal.SIGSTOP)
+    def tasks():
+        return [f"/proc/{pid}/task/{t}/stat" for pid in ranks for t in os.listdir(f"/proc/{pid}/task")]
+    def half_written():
+        return [f for _, _, names in os.walk("runs/r") for f in names if ".tmp-" in f]
+    for _ in range(100):  # not while it writes: a file without its name would be swept
+        for pid in ranks:
+            os.kill(pid, signal.SIGSTOP)
+        wait_until("all stand still", lambda: all(read(t).rsplit(")", 1)[1].split()[0] in "TtX" for t in tasks()))
+        if not half_written():
+            break
+        for pid in ranks:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.05)
     os.utime("runs/r/lease", (0, 0))
     apart = ["unshare", "--pid", "--fork"]  # where its processes cannot be looked for
     if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:

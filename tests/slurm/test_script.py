@@ -66,7 +66,7 @@ def test_script():
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
         assert f'{state} at step 32: rank 3 (n1, gone) said "no";' in r.stdout, r.stdout
     r = script(3, 0, CODE=3)  # refused before it wrote anything: the old status.json does not count
-    assert "was not written" in r.stdout, r.stdout
+    assert "no rank has begun" in r.stdout, r.stdout
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     assert "could not be requeued" in r.stdout, r.stdout
     # scancel and a preemption send TERM to this process, too; a signal that means only a pause does not end the job.

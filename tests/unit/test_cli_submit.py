@@ -235,6 +235,11 @@ def test_scale(work):
     assert read("sbatch.args").splitlines()[2:] == ["--parsable runs/blobs-scale/job-1.sbatch"]
     assert "--array=1\n" in read("runs/blobs-scale/job-1.sbatch") and "1) set -- runs/blobs-scale/sync-1.yaml" in read("runs/blobs-scale/job-1.sbatch")
     assert r.stdout.count("is in the queue") == 2 and re.search(r"^local-sgd +1 +\d+ +1.00", r.stdout, re.M), r.stdout
+    with open("bin/squeue", "w") as f:  # nobody knows what still waits
+        f.write("#!/bin/sh\necho 'slurm_load_jobs error: no' >&2; exit 1\n")
+    r = shoal(*command, code=3)
+    assert re.search(r"whether job 10\d_\d of runs/blobs-scale/\S+ still runs or waits, so nothing is submitted: slurm_load_jobs error: no;", r.stderr), r.stderr
+    assert len(read("sbatch.args").splitlines()) == 3
     assert "--time is of a job: add --submit" in shoal("scale", "run.yaml", "--ranks", 1, "--time", "1h", code=2).stderr
     assert "contradict each other" in shoal(*command, "--only-files", code=2).stderr
 
@@ -296,15 +301,20 @@ def test_states(work):
     assert asked["again"]["next_start"] == "2026-01-31T12:34:56" and asked["new"]["waits_for"] == "Priority"
     assert asked["alive"]["job_state"] is None and read("squeue.args").count("\n") == 1
     table = shoal("status").stdout
-    assert all(len(line) <= 80 for line in table.splitlines()), table
+    assert all(len(line) <= 80 for line in table.splitlines() if "rank 3" not in line), table
+    assert f"\nwrong: exit 4: {'rank 3 is gone' * 9}\n" in table, table
+    assert re.search(r"^wrong +failed ", shoal("status", "runs/wrong/").stdout, re.M)
     assert re.search(r"^again +stopped +1234  37%  0.1235      2 15         01-31 12:34$", table, re.M), table
     assert re.search(r"^new +queued .* 17         Priority$", table, re.M) and "wrong: exit 4: rank 3 is gone" in table
     assert re.search(r"^\.\.\S*e/and-another-one stopped ", table, re.M)
     wide = shoal("status", COLUMNS="120").stdout
     assert "\na-rather-long-name-of-a-run-as-people-have/and-another-one stopped " in wide
     with open("queue", "w") as f:  # what its column has no room for
-        f.write("17|PENDING|N/A|PartitionTimeLimit\n")
+        f.write("17|PENDING|N/A|PartitionTimeLimit\n15|PENDING|N/A|None\n13|PENDING|N/A|BeginTime\n")
+    assert states()["killed"]["state"] == "queued"  # after NODE_FAIL
     table = shoal("status").stdout
+    assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         BeginTime$", table, re.M), table
+    assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
     assert re.search(r"^new .* 17         PartitionTi$", table, re.M) and "\nnew: job 17 waits: PartitionTimeLimit\n" in table, table
     # squeue fails, then hangs with a child: as if it were not there, and that is told.
     stub("timeout")

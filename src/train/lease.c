@@ -60,7 +60,13 @@ bool shoal_lease_job(char job[SHOAL_LEASE_JOB])
   } systems[] = { { "SLURM_JOB_ID", NULL, NULL },
                   { "PBS_JOBID", NULL, NULL },
                   { "LSB_JOBID", "LSB_JOBINDEX", NULL },
-                  { "JOB_ID", "SGE_TASK_ID", "SGE_O_WORKDIR" } };
+                  { "JOB_ID", "SGE_TASK_ID", "SGE_O_WORKDIR" },
+                  { "FLUX_JOB_ID", NULL, NULL },
+                  { "OAR_JOB_ID", NULL, NULL },
+                  { "COBALT_JOBID", NULL, NULL },
+                  { "AWS_BATCH_JOB_ID", NULL, NULL },
+                  { "_CONDOR_SLOT", NULL, NULL },                    /* HTCondor tells no number */
+                  { "HOSTNAME", NULL, "KUBERNETES_SERVICE_HOST" } }; /* the pod, whose containers are started again */
   for (size_t i = 0; i < SHOAL_COUNT(systems); i++) {
     const char *id = getenv(systems[i].job), *element = systems[i].element ? getenv(systems[i].element) : NULL;
     if (!id || !*id || strpbrk(id, " \t\n") || (systems[i].also && !getenv(systems[i].also))) continue;

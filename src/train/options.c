@@ -332,15 +332,13 @@ static shoal_status read_environment_choices(shoal_settings *s)
   return SHOAL_OK;
 }
 
-/* The variable with the number of a job array's element, of Slurm, OpenPBS, Torque, Grid Engine or LSF; NULL: this is none.
- * The last two have it in every job, with these values outside of arrays. */
+/* The variable with the number of a job array's element, of Slurm, OpenPBS, Torque, AWS Batch, Grid Engine or LSF; NULL: this
+ * is none.  The last two have it in every job, with these values outside of arrays. */
 static const char *element_variable(void)
 {
-  static const char *const names[][2] = { { "SLURM_ARRAY_TASK_ID", "" },
-                                          { "PBS_ARRAY_INDEX", "" },
-                                          { "PBS_ARRAYID", "" },
-                                          { "SGE_TASK_ID", "undefined" },
-                                          { "LSB_JOBINDEX", "0" } };
+  static const char *const names[][2] = { { "SLURM_ARRAY_TASK_ID", "" },  { "PBS_ARRAY_INDEX", "" },
+                                          { "PBS_ARRAYID", "" },          { "AWS_BATCH_JOB_ARRAY_INDEX", "" },
+                                          { "SGE_TASK_ID", "undefined" }, { "LSB_JOBINDEX", "0" } };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++) {
     const char *value = getenv(names[i][0]);
     if (value && *value && strcmp(value, names[i][1]) != 0) return names[i][0];

@@ -204,11 +204,22 @@ static void test_odd(void)
 
 static void test_jobs(void)
 {
-  static const char *const all[] = { "SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOBID",    "LSB_JOBINDEX",
-                                     "JOB_ID",       "SGE_TASK_ID", "SGE_O_WORKDIR" };
+  static const char *const all[] = { "SLURM_JOB_ID", "PBS_JOBID",   "LSB_JOBID",     "LSB_JOBINDEX",
+                                     "JOB_ID",       "SGE_TASK_ID", "SGE_O_WORKDIR", "KUBERNETES_SERVICE_HOST",
+                                     "FLUX_JOB_ID",  "HOSTNAME" };
   char job[SHOAL_LEASE_JOB];
   for (size_t i = 0; i < SHOAL_COUNT(all); i++) unsetenv(all[i]);
   CHECK(!shoal_lease_job(job));
+  setenv("HOSTNAME", "pod-0", 1);
+  CHECK(!shoal_lease_job(job), "every host has a name");
+  setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  CHECK(shoal_lease_job(job));
+  CHECK_STR(job, "pod-0");
+  setenv("FLUX_JOB_ID", "f2x", 1);
+  CHECK(shoal_lease_job(job));
+  CHECK_STR(job, "f2x");
+  unsetenv("FLUX_JOB_ID");
+  unsetenv("KUBERNETES_SERVICE_HOST");
   setenv("JOB_ID", "7", 1);
   CHECK(!shoal_lease_job(job), "anybody's variable");
   setenv("SGE_O_WORKDIR", "/x", 1);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -32,6 +33,7 @@ static struct {
   bool (*may)(void *context); /* write to it */
   void *context;
   bool keeping, remembers;
+  bool failed;    /* the file could not be written, which was told */
   char *kept;     /* warnings while keeping; NULL if there are none */
   char *early;    /* what belongs into the file that is not there yet; NULL: nothing */
   char live[512]; /* the live line on the terminal's last row; "" if there is none */
@@ -126,8 +128,8 @@ static char *format_text(char *small, size_t cap, char **to_free, const char *fo
   return text;
 }
 
-/* Writes prefix, text and newline by one fwrite and one flush, whatever the length. */
-static void write_line(FILE *to, const char *prefix, const char *text)
+/* Writes prefix, text and newline by one fwrite and one flush, whatever the length.  False if it could not be written. */
+static bool write_line(FILE *to, const char *prefix, const char *text)
 {
   char small[1024];
   size_t bytes = strlen(prefix) + strlen(text) + 2;
@@ -138,8 +140,22 @@ static void write_line(FILE *to, const char *prefix, const char *text)
   } else {
     fprintf(to, "%s%s\n", prefix, text);
   }
-  fflush(to);
+  bool written = fflush(to) == 0;
+  int error = errno;
   if (line != small) free(line);
+  errno = error;
+  return written;
+}
+
+/* What the disk has no room for stays in memory, and comes with a later line, as far as that has room. */
+static void write_file_line(const char *prefix, const char *text)
+{
+  if (write_line(logger.file, prefix, text) || logger.failed) return;
+  char warning[512];
+  logger.failed = true;
+  snprintf(warning, sizeof warning, "cannot write %s: %s; lines may be missing there, this run goes on", logger.name,
+           strerror(errno));
+  write_line(stderr, "shoal: warning: ", warning);
 }
 
 static void live_wipe(void)
@@ -201,8 +217,9 @@ void shoal_log_set_file(FILE *file, const char *name)
 {
   pthread_mutex_lock(&logger.lock);
   snprintf(logger.name, sizeof logger.name, "%s", file ? name : "");
-  if (file && logger.early) write_line(file, "", logger.early);
   logger.file = file;
+  logger.failed = false;
+  if (file && logger.early) write_file_line("", logger.early);
   logger.remembers = false;
   free(logger.early);
   logger.early = NULL;
@@ -233,7 +250,7 @@ void shoal_log_text(const char *lines)
     if (!line) break;
     line = escape_controls(line, &to_free);
     if (shown) write_line(stdout, "", line);
-    if (filed) write_line(logger.file, "", line);
+    if (filed) write_file_line("", line);
     free(to_free);
   }
   if (shown) live_draw();
@@ -279,7 +296,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
       char dated[100];
       snprintf(dated, sizeof dated, "%s %s", shoal_wall_clock(stamp, sizeof stamp), prefix);
       if (logger.file)
-        write_line(logger.file, dated, text);
+        write_file_line(dated, text);
       else
         (void)add_line(&logger.early, dated, text);
     }

@@ -57,6 +57,12 @@ def test_disk_limit(glyphs, verb):
     train(1, "r", *args, *sets(run__epochs=61, trace__level="step"))
     shown = shoal("trace", "show", "runs/r").stdout
     assert "not written to its end" in shown, shown
+    os.makedirs("runs/l")
+    with open("runs/l/log.txt", "w") as f:
+        f.write("old\n" * (1800 << 8))  # as much as a file may have
+    r = train(1, "l", *BASE, **limited(1800))
+    assert r.stderr.count("cannot write runs/l/log.txt: File too large; lines may be missing there, this run goes on") == 1, said(r)
+    assert r.stderr.count("warning") == 1 and status("l")["state"] == "done", said(r)
 
 
 def test_disk_small(glyphs, disk):

@@ -10,9 +10,11 @@
 #include "slurm/launcher.h"
 #include "topo/topo.h"
 #include "train/options.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const shoal_flag flags[] = {
@@ -133,6 +135,39 @@ static int judge_stop(const shoal_last_word *w, shoal_launcher_end end)
   return BY_SIGNAL + insisted;
 }
 
+static void *wait_at(void *gate)
+{
+  pthread_mutex_lock(gate);
+  pthread_mutex_unlock(gate);
+  return NULL;
+}
+
+/* Whether this user may have `n` more threads than now. */
+static bool may_have_threads(int n)
+{
+  enum { MOST = 256 };
+  pthread_t threads[MOST];
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  int most = SHOAL_MIN(n, (int)MOST), made = 0;
+  pthread_mutex_lock(&gate);
+  while (made < most && pthread_create(&threads[made], NULL, wait_at, &gate) == 0) made++;
+  pthread_mutex_unlock(&gate);
+  for (int i = 0; i < made; i++) pthread_join(threads[i], NULL);
+  return made == most;
+}
+
+/* Launchers and MPI say in words of their own code that they cannot make a thread. */
+static void tell_thread_limit(int ranks)
+{
+  enum { EACH = 5 }; /* threads of a rank before it trains */
+  struct rlimit l;
+  if (getrlimit(RLIMIT_NPROC, &l) != 0 || l.rlim_cur == RLIM_INFINITY || may_have_threads(EACH * ranks)) return;
+  shoal_warn(
+      "the ranks could not begin: this user may have %llu processes and threads in all (ulimit -u), and %d ranks "
+      "need at least %d more than there are now: raise the limit, or end what else runs",
+      (unsigned long long)l.rlim_cur, ranks, EACH * ranks);
+}
+
 /* Ends with the exit code of the run, which has said why. */
 static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *program, const char *dir)
 {
@@ -142,6 +177,8 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
   int code = shoal_launcher_stop_asked() ? judge_stop(&word, end) : end.code;
   if (code == end.code && code > BY_SIGNAL) tell_signal(l, end, kills);
+  char state[SHOAL_LAST_WORD_STATE];
+  if (code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state)) tell_thread_limit(l->ranks);
   free(word.before);
   fflush(NULL);
   _exit(code);

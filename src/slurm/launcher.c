@@ -9,9 +9,12 @@
 #include "slurm/job.h"
 #include "slurm/step.h"
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- this machine ---- */
@@ -45,16 +48,30 @@ static const char *other_batch_system(const shoal_env *e)
   return NULL;
 }
 
-/* The first line that it prints, without the newline. */
+/* The line with its version, else the first that it prints, without the newline.  It may have complaints first. */
 static void ask_mpirun(char *line, int cap)
 {
+  char next[512];
   FILE *f = popen("mpirun --version 2>&1", "re");
-  if (!f || !fgets(line, cap, f)) line[0] = '\0';
-  line[strcspn(line, "\n")] = '\0';
-  if (f) {
-    while (fgetc(f) != EOF) continue; /* or it dies of a closed pipe, and may complain */
-    pclose(f);
+  line[0] = '\0';
+  while (f && fgets(next, sizeof next, f)) { /* to its end, or it dies of a closed pipe */
+    next[strcspn(next, "\n")] = '\0';
+    bool version = strncmp(next, "mpirun (", 8) == 0;
+    if (!line[0] || version) snprintf(line, (size_t)cap, "%.*s", cap - 1, next);
   }
+  if (f) pclose(f);
+}
+
+/* mpirun and its ranks talk over sockets, also on one machine. */
+static bool has_network(void)
+{
+  struct ifaddrs *all = NULL;
+  bool any = getifaddrs(&all) != 0; /* not known */
+  for (const struct ifaddrs *i = all; i; i = i->ifa_next)
+    any = any || (i->ifa_addr && (i->ifa_flags & IFF_UP) &&
+                  (i->ifa_addr->sa_family == AF_INET || i->ifa_addr->sa_family == AF_INET6));
+  freeifaddrs(all);
+  return any;
 }
 
 /* mpirun makes a folder for the job, and only says that it cannot in words of its own code. */
@@ -87,6 +104,7 @@ shoal_status shoal_launcher_look(const shoal_launcher_wish *w, shoal_launcher_si
   if (needs_mpirun && shoal_in_path("mpirun")) {
     ask_mpirun(s.mpirun, sizeof s.mpirun);
     try_session(s.session, sizeof s.session);
+    s.offline = !has_network();
   }
   *out = s;
   return SHOAL_OK;
@@ -444,6 +462,10 @@ static shoal_status check_mpirun(const shoal_launcher_wish *w, const shoal_launc
       !site->session[0], SHOAL_ERR_WORLD,
       "mpirun cannot make its folder for the job in %s; set TMPDIR to a folder of this machine that you may write",
       site->session);
+  SHOAL_CHECK(
+      !site->offline, SHOAL_ERR_WORLD,
+      "no network interface is up on this machine, or in this container, not even its own (lo), over which "
+      "mpirun talks to its ranks: `ip link set lo up`, or start the container with a network, or one rank, -n 1");
   *version = *version < 5 ? 4 : 5;
   return SHOAL_OK;
 }

@@ -29,6 +29,7 @@ typedef struct {
   bool root;         /* it runs as root */
   bool srun;         /* srun is on the PATH */
   char mpirun[128];  /* first line of `mpirun --version`; "": not on the PATH, or not asked */
+  bool offline;      /* no network interface is up, not even that of the machine itself */
   char session[256]; /* where mpirun cannot make its folder for a job, and why: "/proc (TMPDIR): ..."; "": it can */
 } shoal_launcher_site;
 /** Looks at this machine.  Asks mpirun for its version only if `w` needs it here.  ERR_IO if the affinity mask cannot be read. */

@@ -77,6 +77,16 @@ def test_launch_codes(run_file):
         assert_one_error(r, words, "unset ${!OMPI_COMM_WORLD_@}")
     r = start("none", FILE, "-n", 2, code=3, env={"TMPDIR": "/proc/none"})
     assert_one_error(r, "mpirun cannot make its folder for the job in /proc/none (TMPDIR): ", "set TMPDIR to")
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0:
+        r = run(["unshare", "--net", program(), "launch", FILE, "-n", "2"], code=3, base=PLAIN_ENV)
+        assert_one_error(r, "no network interface is up on this machine", "ip link set lo up")
+    if os.geteuid() == 0:  # whom that limit does not bind
+        os.makedirs("free", mode=0o777)
+        os.chmod("free", 0o777)
+        shutil.copy(program(), "free/shoal")
+        r = run(["setpriv", "--reuid=64321", "--regid=64321", "--clear-groups", "bash", "-c", 'ulimit -u 8 && exec "$@"', "bash",
+                 "free/shoal", "launch", FILE, "-n", "2", *sets(run__dir="free/runs")], code=None, base=PLAIN_ENV)
+        assert r.returncode not in (0, 75) and r.stderr.count("this user may have 8 processes and threads in all (ulimit -u)") == 1, said(r)
     os.mkdir("gone")
     r = run(["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", program(), "launch", os.path.abspath(FILE), "-n", "2"], code=7)
     assert_one_error(r, "the working folder was removed: cd to another one")

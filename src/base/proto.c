@@ -102,3 +102,64 @@ void shoal_proto_message(shoal_proto *p, unsigned field, const shoal_proto *inne
 {
   shoal_proto_bytes(p, field, inner->bytes, inner->n);
 }
+
+/* ---- reading ---- */
+
+bool shoal_proto_take_number(shoal_proto_view *in, uint64_t *out)
+{
+  uint64_t x = 0;
+  for (unsigned shift = 0; in->at < in->end && shift < 70; shift += 7) {
+    uint8_t byte = *in->at++;
+    if (shift == 63 && byte > 1) break;
+    x |= (uint64_t)(byte & 0x7f) << shift;
+    if (byte & 0x80) continue;
+    *out = x;
+    return true;
+  }
+  in->damaged = true;
+  return false;
+}
+
+uint64_t shoal_proto_little_endian(const uint8_t *bytes, size_t n)
+{
+  uint64_t x = 0;
+  for (size_t i = 0; i < n; i++) x |= (uint64_t)bytes[i] << 8 * i;
+  return x;
+}
+
+static bool take_bytes(shoal_proto_view *in, uint64_t n, shoal_proto_view *out)
+{
+  if (n > (uint64_t)(in->end - in->at)) {
+    in->damaged = true;
+    return false;
+  }
+  *out = (shoal_proto_view){ in->at, in->at + n, false };
+  in->at += n;
+  return true;
+}
+
+bool shoal_proto_next(shoal_proto_view *in, shoal_proto_field *out)
+{
+  uint64_t head, n;
+  if (in->damaged || in->at == in->end || !shoal_proto_take_number(in, &head)) return false;
+  if (head >> 3 > 0x1fffffff) {
+    in->damaged = true;
+    return false;
+  }
+  *out = (shoal_proto_field){ .number = (unsigned)(head >> 3), .type = (unsigned)(head & 7) };
+  switch (out->type) {
+  case 0:
+    return shoal_proto_take_number(in, &out->value);
+  case 2:
+    return shoal_proto_take_number(in, &n) && take_bytes(in, n, &out->bytes);
+  case 1:
+  case 5:
+    n = out->type == 1 ? 8 : 4;
+    if (!take_bytes(in, n, &out->bytes)) return false;
+    out->value = shoal_proto_little_endian(out->bytes.at, (size_t)n);
+    return true;
+  default:
+    in->damaged = true;
+    return false;
+  }
+}

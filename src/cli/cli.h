@@ -33,7 +33,8 @@ extern const shoal_verb_help shoal_train_help, shoal_predict_help, shoal_launch_
     shoal_status_help, shoal_watch_help, shoal_scale_help, shoal_report_help, shoal_topo_help, shoal_doctor_help,
     shoal_methods_help, shoal_models_help, shoal_config_help, shoal_completion_help, shoal_manual_help,
     shoal_version_help;
-extern const shoal_verb shoal_data_verbs[], shoal_ckpt_verbs[], shoal_trace_verbs[], shoal_bench_verbs[];
+extern const shoal_verb shoal_data_verbs[], shoal_ckpt_verbs[], shoal_trace_verbs[], shoal_bench_verbs[],
+    shoal_model_verbs[];
 
 const char *shoal_model_name(size_t i); /* NULL after the last one */
 

@@ -25,6 +25,7 @@ const shoal_verb shoal_verbs[] = {
   { "doctor", "check a cluster, or this machine", shoal_cmd_doctor, &shoal_doctor_help },
   { "bench", "measure this machine against its limits", .verbs = shoal_bench_verbs },
   { "methods", "the training methods, their options and sources", shoal_cmd_methods, &shoal_methods_help },
+  { "model", "import a network from another program", .verbs = shoal_model_verbs },
   { "models", "the networks, their options and sizes", shoal_cmd_models, &shoal_models_help },
   { "config", "every option of a run file: type, default, range", shoal_cmd_config, &shoal_config_help },
   { "completion", "what bash or zsh reads to complete command lines of shoal", shoal_cmd_completion,

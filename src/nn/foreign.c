@@ -118,17 +118,21 @@ void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const ch
 {
   char number[32];
   put(ctx, "model", f->model->name);
-  put(ctx, "run", f->run);
-  put(ctx, "method", f->method);
-  snprintf(number, sizeof number, "%llu", (unsigned long long)f->step);
-  put(ctx, "step", number);
-  snprintf(number, sizeof number, "%llu", (unsigned long long)f->epoch);
-  put(ctx, "epoch", number);
+  if (f->run) { /* else it was imported */
+    put(ctx, "run", f->run);
+    put(ctx, "method", f->method);
+    snprintf(number, sizeof number, "%llu", (unsigned long long)f->step);
+    put(ctx, "step", number);
+    snprintf(number, sizeof number, "%llu", (unsigned long long)f->epoch);
+    put(ctx, "epoch", number);
+  }
   snprintf(number, sizeof number, "%lld", (long long)f->model->classes);
   put(ctx, "classes", number);
   put(ctx, "kind", f->kind);
   put(ctx, "sample_order", f->model->input.ndim == 3 ? "channels, height, width" : "features");
-  put_numbers(f->mean, f->scales, "mean", put, ctx);
-  put_numbers(f->std, f->scales, "std", put, ctx);
+  if (f->scales > 0) {
+    put_numbers(f->mean, f->scales, "mean", put, ctx);
+    put_numbers(f->std, f->scales, "std", put, ctx);
+  }
   if (f->class_names) put(ctx, "class_names", f->class_names);
 }

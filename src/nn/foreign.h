@@ -16,11 +16,12 @@ typedef struct {
   /** Reads the n values of a parameter or statistic, "conv1.weight" or "bn1.running_mean". */
   shoal_status (*tensor)(void *ctx, const char *name, size_t n, float *out);
   void *ctx;
-  size_t scales; /* values of mean and of std: of all inputs, or one for each channel or feature */
+  size_t
+      scales; /* values of mean and of std: of all inputs, or one for each channel or feature; safetensors: 0, none known */
   const double *mean, *std;
-  const char *kind;        /* "images" or "features" */
-  const char *class_names; /* one per line; NULL: none */
-  const char *run, *method;
+  const char *kind;         /* "images" or "features" */
+  const char *class_names;  /* one per line; NULL: none */
+  const char *run, *method; /* NULL: the network was imported, and position and method are left out */
   uint64_t step, epoch;
 } shoal_foreign;
 

@@ -306,6 +306,7 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     take(w, mean);
     take(w, var);
     add_float(w, "epsilon", n->eps);
+    add_float(w, "momentum", 1 - n->momentum); /* theirs is the share that stays */
     break;
   case SHOAL_OP_LAYERNORM:
     begin(w, "LayerNormalization", output);

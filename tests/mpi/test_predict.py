@@ -2,6 +2,7 @@
 import csv
 import glob
 import json
+import re
 import sys
 import types
 
@@ -101,6 +102,31 @@ JOINS = """layers:
 FILES = {"odd": ODD, "curves": CURVES, "joins": JOINS}
 
 
+def layers(text):
+    """What a description says of each layer but where units begin, how weights are drawn, and what evaluation has not."""
+    lines = [line for line in text.splitlines() if line.startswith("  - {") and "op: dropout" not in line]
+    return [re.sub(r", (cut|init|block): [\w-]+", "", line) for line in lines]
+
+
+def check_import(name, metadata, tensors):
+    """ONNX reads back to the layers and the tensors that were written, bit for bit."""
+    shoal("model", "import", "model.onnx", "-o", "back.yaml")
+    told, back = safetensors("back.safetensors")
+    assert set(back) == set(tensors) and all(np.array_equal(back[k], tensors[k]) for k in tensors)
+    assert [told[k] for k in ("classes", "kind")] == [metadata[k] for k in ("classes", "kind")]
+    for key in ("mean", "std"):
+        assert np.array(told[key].split(","), "f8") == pytest.approx(np.array(metadata[key].split(","), "f8"), rel=1e-6)
+    with open("back.yaml") as f:
+        text = f.read()
+    assert shoal("models", "back.yaml", "--yaml").stdout == text
+    if name in FILES:
+        head = "".join(line for line in text.splitlines(keepends=True) if line.startswith(("input:", "classes:")))
+        with open("whole.yaml", "w") as f:
+            f.write(head + FILES[name])
+        was = [line for line in layers(shoal("models", "whole.yaml", "--yaml").stdout) if "name: long" not in line]  # only reshaped again
+        assert sorted(re.sub(r", in: \w+", "", line) for line in layers(text)) == sorted(re.sub(r", in: \w+", "", line) for line in was)
+
+
 @pytest.mark.parametrize("name", [m for m in MODELS if FULL or m not in ("resnet18", "vgg16")])
 def test_numpy(work, name):
     """Probabilities are those of an independent evaluation of the exported layers, for every kind of network."""
@@ -126,6 +152,7 @@ def test_numpy(work, name):
     metadata, others = safetensors("model.safetensors")
     assert metadata["classes"] == "10" and float(metadata["std"].split(",")[0]) > 0
     assert set(others) == set(tensors) and all(np.array_equal(others[k], tensors[k]) for k in tensors)
+    check_import(name, metadata, others)
     assert np.array_equal(got["label"], labels) and np.array_equal(got["predicted"], got["probability"].argmax(1))
     table = np.zeros((10, 10), int)
     np.add.at(table, (labels, got["predicted"]), 1)

@@ -219,18 +219,29 @@ shoal_status shoal_session_compare_features(const shoal_session *s)
 /* Estimates differ from what a repacked file states exactly, and a run must not change its inputs half way. */
 void shoal_session_keep_scale(shoal_session *s)
 {
-  const double *mean, *std;
-  size_t n;
+  const double *mean, *std, *was_mean, *was_std;
+  size_t n, was_n;
   const shoal_ckpt *c = s->world.resume ? s->world.resume : s->world.weights;
-  if (!c) return;
-  const shoal_ckpt_data *saved = &shoal_ckpt_get_info(c)->data;
+  if (c) {
+    const shoal_ckpt_data *saved = &shoal_ckpt_get_info(c)->data;
+    was_n = saved->kind ? saved->scales : 0;
+    was_mean = saved->mean;
+    was_std = saved->std;
+  } else if (s->world.given) {
+    was_n = shoal_given_scale(s->world.given, &was_mean, &was_std);
+    if (was_n == 0)
+      shoal_info("%s does not say how inputs were normalised: this run's are by mean and std of the data set",
+                 shoal_given_path(s->world.given));
+  } else {
+    return;
+  }
   shoal_dataset_scale(s->data.set, &n, &mean, &std);
-  bool same = saved->kind && saved->scales == n && memcmp(saved->mean, mean, n * sizeof *mean) == 0 &&
-              memcmp(saved->std, std, n * sizeof *std) == 0;
-  if (!saved->kind || saved->scales != n || same) return; /* of other data: the identity will tell */
-  if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, saved->mean, saved->std);
-  shoal_dataset_set_scale(s->data.set, saved->mean, saved->std);
-  shoal_info("inputs are normalised by the checkpoint's mean and std, which differ from those of the data set");
+  if (was_n == 0 || was_n != n) return; /* of other data: the identity will tell */
+  if (memcmp(was_mean, mean, n * sizeof *mean) == 0 && memcmp(was_std, std, n * sizeof *std) == 0) return;
+  if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, was_mean, was_std);
+  shoal_dataset_set_scale(s->data.set, was_mean, was_std);
+  shoal_info("inputs are normalised by the %s's mean and std, which differ from those of the data set",
+             c ? "checkpoint" : "weights");
 }
 
 shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)

@@ -171,9 +171,12 @@ static const shoal_option choice_options[] = {
   { "model.name", SHOAL_OPT_STRING, NULL, NULL, NULL,
     "The network; `shoal models` lists them. `model.file` alone is enough for one of your own.", NULL },
   { "model.weights", SHOAL_OPT_PATH, "", NULL, NULL,
-    "Checkpoint to start from, for fine-tuning: its weights and running statistics, with a new schedule from epoch 0 "
-    "and a "
-    "new optimizer. A checkpoint of this run goes first.",
+    "Checkpoint, safetensors or ONNX to start from, for fine-tuning: its weights and running statistics, with a new "
+    "schedule from epoch 0 and a new optimizer. A checkpoint of this run goes first.",
+    NULL },
+  { "model.fresh", SHOAL_OPT_WORDS, "", NULL, NULL,
+    "Layers of which nothing is taken from model.weights, such as [fc] for a new head: drawn by run.seed as in a new "
+    "run.",
     NULL },
   { "model.orthogonal", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Start each weight from the nearest orthogonal matrix: all its "
@@ -310,6 +313,9 @@ static shoal_status check_together(const shoal_config *c, const shoal_method *me
   SHOAL_CHECK(!orthogonal || method->trains != SHOAL_TRAINS_PARTS, SHOAL_ERR_USAGE,
               "model.orthogonal is true, but with method %s no rank holds whole weights to begin with; leave it out",
               method->name);
+  const char *const *fresh;
+  SHOAL_CHECK(!shoal_config_words(c, "model.fresh", &fresh) || *shoal_config_string(c, "model.weights"),
+              SHOAL_ERR_USAGE, "model.fresh names layers that are not taken from model.weights, which is not given");
   SHOAL_CHECK(!orthogonal || !*shoal_config_string(c, "model.weights"), SHOAL_ERR_USAGE,
               "model.orthogonal is true, but model.weights are not changed before training; leave one out");
   return method->check ? method->check(c) : SHOAL_OK;

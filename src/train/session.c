@@ -53,7 +53,7 @@ static void close_training(shoal_session *s)
   free(s->record.column_value);
   free(s->world.resume_path);
   shoal_ckpt_close(s->world.resume);
-  shoal_ckpt_close(s->world.weights);
+  shoal_session_close_weights(s);
   shoal_session_close_model(s);
   shoal_session_close_data(s);
   shoal_numbers_close(s);
@@ -90,7 +90,7 @@ shoal_status shoal_session_reopen(shoal_session *s)
   close_training(s);
   s->method_state = NULL;
   s->world.resume_path = NULL;
-  s->world.resume = s->world.weights = NULL;
+  s->world.resume = NULL;
   s->data = (shoal_session_data){ 0 };
   s->model = (shoal_session_model){ 0 };
   s->meet = (shoal_session_meet){ 0 };

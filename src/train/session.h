@@ -13,6 +13,7 @@
 #ifndef SHOAL_TRAIN_SESSION_H
 #define SHOAL_TRAIN_SESSION_H
 #include "method/method.h"
+#include "nn/given.h"
 #include "train/folder.h"
 #include "train/meet.h"
 #include "train/numbers.h"
@@ -30,6 +31,7 @@ typedef struct {
   bool resumes_own;    /* that file is in the run's own folder; the same on every rank */
   shoal_ckpt *resume;  /* open until it is loaded */
   shoal_ckpt *weights; /* of model.weights, likewise; NULL if there is something to resume from */
+  shoal_given *given;  /* the same where that is no checkpoint */
   char *no_device;     /* owned: why device auto finds no GPU here; NULL: it does, or none was looked for */
   void *trace_ring;    /* of the recorder, shared by the ranks of a node; NULL: it has memory of its own */
   uint64_t polled_ns;  /* last poll of asynchronous ranks */
@@ -323,6 +325,7 @@ shoal_status shoal_session_mean_of_replicas(shoal_session *s, const shoal_ckpt *
  * method is opened, because a method sees weights when it is opened, but can only then cut parts of them; local. */
 shoal_status shoal_session_find_weights(shoal_session *s);
 shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open);
+void shoal_session_close_weights(shoal_session *s);
 /* rate.c: warns if the next step's learning rate is another than by the `resolved` run file of the checkpoint. */
 shoal_status shoal_session_report_rate(const shoal_session *s, const char *resolved);
 /* rate.c: warns of a warm-up or a drop that the run does not live to see the end of. */

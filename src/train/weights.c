@@ -1,39 +1,133 @@
-/* The weights in a checkpoint: whether they are those of this run's model, reading them, and fine-tuning.
+/* The weights in a checkpoint or in a file of another program: whether they are those of this run's model, reading them, and
+ * fine-tuning.
  *
  * model.weights starts a run from the weights and running statistics of a checkpoint, by whatever method and on however
- * many ranks it was trained.  Nothing else of it counts: epochs, schedule, optimizer and the order of samples begin anew,
- * where --resume FILE goes on with them.  Inputs are normalised as those weights have learnt to see them.
+ * many ranks it was trained, or of safetensors or ONNX.  Nothing else of it counts: epochs, schedule, optimizer and the order
+ * of samples begin anew, where --resume FILE goes on with them.  Inputs are normalised as those weights have learnt to see
+ * them.  Layers that model.fresh names keep the weights that the seed draws, whatever the file has of them.
  *
  * A run that has a checkpoint of its own goes on from that, so that a job can be queued again with the same run file. */
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "nn/given.h"
 #include "train/network.h"
 #include "train/session.h"
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- names and shapes ---- */
+/* ---- tensors of either kind of file ---- */
 
 static const char prefix[] = "model/";
 
 typedef struct {
-  const shoal_ckpt *ckpt;
-  shoal_str first; /* what is wrong with the first tensor that does not match */
+  const shoal_ckpt *ckpt; /* or */
+  const shoal_given *given;
+  const char *const *fresh; /* [n_fresh] layers of which nothing is taken */
+  size_t n_fresh;
+} source;
+
+typedef struct {
+  const char *name; /* without prefix */
+  int ndim;
+  const uint64_t *dims;
+} entry;
+
+static size_t count_entries(const source *s)
+{
+  const shoal_given_tensor *t;
+  return s->given ? shoal_given_tensors(s->given, &t) : shoal_ckpt_get_index(s->ckpt)->n;
+}
+
+/* False: entry i of a checkpoint is no tensor of the model. */
+static bool entry_at(const source *s, size_t i, entry *out)
+{
+  const shoal_given_tensor *t;
+  if (s->given) {
+    shoal_given_tensors(s->given, &t);
+    *out = (entry){ t[i].name, t[i].ndim, t[i].dim };
+    return true;
+  }
+  const shoal_ckpt_entry *e = &shoal_ckpt_get_index(s->ckpt)->at[i];
+  *out = (entry){ e->name + sizeof prefix - 1, e->ndim, e->dims };
+  return strncmp(e->name, prefix, sizeof prefix - 1) == 0;
+}
+
+static bool find_entry(const source *s, const char *name, entry *out)
+{
+  char full[SHOAL_NAME_MAX + 32];
+  if (!s->given) {
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    const shoal_ckpt_entry *e = shoal_ckpt_index_find(shoal_ckpt_get_index(s->ckpt), full);
+    if (e) *out = (entry){ name, e->ndim, e->dims };
+    return e != NULL;
+  }
+  for (size_t i = 0; i < count_entries(s); i++)
+    if (entry_at(s, i, out) && strcmp(out->name, name) == 0) return true;
+  return false;
+}
+
+/* Reads a tensor that is there, with n numbers, into an arena. */
+static shoal_status read_entry(const source *s, shoal_backend *b, const char *name, size_t n, float *x)
+{
+  char full[SHOAL_NAME_MAX + 32];
+  const shoal_given_tensor *t;
+  shoal_window w;
+  if (!s->given) {
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    return shoal_ckpt_get_arena(s->ckpt, b, full, n, x);
+  }
+  size_t count = shoal_given_tensors(s->given, &t), i = 0;
+  while (i < count && (strcmp(t[i].name, name) != 0 || t[i].count != n)) i++;
+  SHOAL_CHECK(i < count, SHOAL_ERR_INTERNAL, "%s: no tensor %s", shoal_given_path(s->given), name);
+  SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_WRITE, n, x, &w));
+  shoal_status st = shoal_given_read(s->given, &t[i], w.at);
+  if (st == SHOAL_OK) return shoal_window_close(b, &w);
+  shoal_window_drop(&w);
+  return st;
+}
+
+/* Whether a tensor is of a layer that model.fresh names. */
+static bool is_fresh(const source *s, const char *tensor)
+{
+  for (size_t i = 0; i < s->n_fresh; i++) {
+    size_t n = strlen(s->fresh[i]);
+    if (strncmp(tensor, s->fresh[i], n) == 0 && tensor[n] == '.') return true;
+  }
+  return false;
+}
+
+/* ---- names and shapes ---- */
+
+typedef struct {
+  const source *from;
+  shoal_str first;            /* what is wrong with the first tensor that does not match */
+  char layer[SHOAL_NAME_MAX]; /* its layer */
   size_t faults;
 } comparison;
 
-/* Looks for one tensor of the model in the checkpoint. */
+/* Counts a fault; true if it is the first. */
+static bool is_first(comparison *c, const char *tensor)
+{
+  const char *dot = strrchr(tensor, '.');
+  if (c->faults++ > 0) return false;
+  snprintf(c->layer, sizeof c->layer, "%.*s", dot ? (int)SHOAL_MIN(dot - tensor, SHOAL_NAME_MAX - 1) : 0, tensor);
+  return true;
+}
+
+/* Looks for one tensor of the model in the file. */
 static void compare(comparison *c, const char *name, int ndim, const uint64_t *dims)
 {
-  char full[SHOAL_NAME_MAX + 32], now[96], then[96];
-  snprintf(full, sizeof full, "%s%s", prefix, name);
-  const shoal_ckpt_entry *e = shoal_ckpt_index_find(shoal_ckpt_get_index(c->ckpt), full);
-  if (e && e->ndim == ndim && memcmp(e->dims, dims, (size_t)ndim * sizeof *dims) == 0) return;
+  char now[96], then[96];
+  entry e;
+  bool found = find_entry(c->from, name, &e);
+  if (is_fresh(c->from, name)) return;
+  if (found && e.ndim == ndim && memcmp(e.dims, dims, (size_t)ndim * sizeof *dims) == 0) return;
   shoal_ckpt_shape_text(ndim, dims, now, sizeof now);
-  if (c->faults++ > 0) return;
-  if (e)
+  if (!is_first(c, name)) return;
+  if (found)
     shoal_str_add(&c->first, "%s has the shape %s there and %s in this run's model", name,
-                  shoal_ckpt_shape_text(e->ndim, e->dims, then, sizeof then), now);
+                  shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then), now);
   else
     shoal_str_add(&c->first, "it lacks %s %s of this run's model", name, now);
 }
@@ -68,19 +162,20 @@ static bool has_tensor(const shoal_model *m, const char *name)
 /* Tensors that the model lacks would be lost: batch norm that was switched off. */
 static void compare_rest(comparison *c, const shoal_model *m)
 {
-  const shoal_ckpt_index *x = shoal_ckpt_get_index(c->ckpt);
   char shape[96];
-  for (size_t i = 0; i < x->n; i++) {
-    const char *name = x->at[i].name + sizeof prefix - 1;
-    if (strncmp(x->at[i].name, prefix, sizeof prefix - 1) != 0 || has_tensor(m, name) || c->faults++ > 0) continue;
-    shoal_str_add(&c->first, "it has %s %s, which this run's model has not", name,
-                  shoal_ckpt_shape_text(x->at[i].ndim, x->at[i].dims, shape, sizeof shape));
+  entry e;
+  for (size_t i = 0; i < count_entries(c->from); i++) {
+    if (!entry_at(c->from, i, &e) || has_tensor(m, e.name) || is_fresh(c->from, e.name) || !is_first(c, e.name))
+      continue;
+    shoal_str_add(&c->first, "it has %s %s, which this run's model has not", e.name,
+                  shoal_ckpt_shape_text(e.ndim, e.dims, shape, sizeof shape));
   }
 }
 
-shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, const char *cure)
+/* `what` names the file and what it holds. */
+static shoal_status match(const shoal_model *m, const source *from, const char *what, const char *cure)
 {
-  comparison c = { .ckpt = ckpt };
+  comparison c = { .from = from };
   char more[48] = "";
   for (int i = 0; i < m->params; i++) {
     uint64_t dims[SHOAL_MAX_DIMS];
@@ -90,18 +185,33 @@ shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, c
   shoal_model_each_stat(m, compare_stat, &c);
   compare_rest(&c, m);
   if (c.faults > 1) snprintf(more, sizeof more, " (and %zu other%s)", c.faults - 1, c.faults == 2 ? "" : "s");
-  shoal_status st = c.faults == 0
-                        ? SHOAL_OK
-                        : SHOAL_FAIL(SHOAL_ERR_USAGE, "%s holds the weights of another %s: %s%s; %s",
-                                     shoal_ckpt_path(ckpt), shoal_ckpt_get_info(ckpt)->model, c.first.text, more, cure);
+  shoal_status st = c.faults == 0 ? SHOAL_OK
+                    : cure        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s; %s", what, c.first.text, more, cure)
+                                  : SHOAL_FAIL(SHOAL_ERR_USAGE,
+                                               "%s: %s%s; give weights of the same model options, or draw layers anew by "
+                                                      "--set model.fresh=%s",
+                                               what, c.first.text, more, c.layer[0] ? c.layer : "LAYER");
   shoal_str_free(&c.first);
   return st;
+}
+
+static shoal_status match_ckpt(const shoal_model *m, const source *from, const char *cure)
+{
+  char what[4200];
+  snprintf(what, sizeof what, "%s holds the weights of another %s", shoal_ckpt_path(from->ckpt),
+           shoal_ckpt_get_info(from->ckpt)->model);
+  return match(m, from, what, cure);
+}
+
+shoal_status shoal_weights_match(const shoal_model *m, const shoal_ckpt *ckpt, const char *cure)
+{
+  return match_ckpt(m, &(source){ .ckpt = ckpt }, cure);
 }
 
 /* ---- reading ---- */
 
 typedef struct {
-  const shoal_ckpt *ckpt;
+  const source *from;
   shoal_backend *backend;
   float *stats;
   shoal_status st;
@@ -110,38 +220,76 @@ typedef struct {
 static void get_stat(void *ctx, const char *name, size_t offset, size_t count)
 {
   stat_source *t = ctx;
-  char full[SHOAL_NAME_MAX + 32];
-  snprintf(full, sizeof full, "%s%s", prefix, name);
-  if (t->st == SHOAL_OK) t->st = shoal_ckpt_get_arena(t->ckpt, t->backend, full, count, t->stats + offset);
+  if (t->st == SHOAL_OK && !is_fresh(t->from, name))
+    t->st = read_entry(t->from, t->backend, name, count, t->stats + offset);
 }
 
-shoal_status shoal_weights_read(shoal_backend *b, const shoal_model *m, const shoal_ckpt *c, shoal_params *params)
+static shoal_status read_all(shoal_backend *b, const shoal_model *m, const source *from, shoal_params *params)
 {
   for (int i = 0; i < m->params; i++) {
     const shoal_param *p = &m->param[i];
-    char name[SHOAL_NAME_MAX + 32];
-    snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    SHOAL_TRY(shoal_ckpt_get_arena(c, b, name, p->count, params->w + p->offset));
+    if (!is_fresh(from, p->name)) SHOAL_TRY(read_entry(from, b, p->name, p->count, params->w + p->offset));
   }
-  stat_source t = { c, b, params->stats, SHOAL_OK };
+  stat_source t = { from, b, params->stats, SHOAL_OK };
   shoal_model_each_stat(m, get_stat, &t);
   params->version++;
   return t.st;
 }
 
+shoal_status shoal_weights_read(shoal_backend *b, const shoal_model *m, const shoal_ckpt *c, shoal_params *params)
+{
+  return read_all(b, m, &(source){ .ckpt = c }, params);
+}
+
 /* ---- model.weights ---- */
 
-/* Checksum of the tensors' names and bytes: the same for the same weights in another file. */
-static uint32_t identify(const shoal_ckpt *c)
+/* Checksum of the tensors' names and values: the same for the same weights in another file of its kind. */
+static shoal_status identify(const source *s, uint32_t *crc)
 {
-  const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
-  uint32_t crc = 0;
-  for (size_t i = 0; i < x->n; i++) {
-    if (strncmp(x->at[i].name, prefix, sizeof prefix - 1) != 0) continue;
-    crc = shoal_crc32c(crc, x->at[i].name, strlen(x->at[i].name));
-    crc = shoal_crc32c(crc, &x->at[i].crc, sizeof x->at[i].crc);
+  *crc = 0;
+  if (!s->given) {
+    const shoal_ckpt_index *x = shoal_ckpt_get_index(s->ckpt);
+    for (size_t i = 0; i < x->n; i++) {
+      if (strncmp(x->at[i].name, prefix, sizeof prefix - 1) != 0) continue;
+      *crc = shoal_crc32c(*crc, x->at[i].name, strlen(x->at[i].name));
+      *crc = shoal_crc32c(*crc, &x->at[i].crc, sizeof x->at[i].crc);
+    }
+    return SHOAL_OK;
   }
-  return crc;
+  const shoal_given_tensor *t;
+  size_t n = shoal_given_tensors(s->given, &t);
+  for (size_t i = 0; i < n; i++) {
+    shoal_host_float *x;
+    SHOAL_TRY(SHOAL_ALLOC(t[i].count, &x));
+    shoal_status st = shoal_given_read(s->given, &t[i], x);
+    *crc = shoal_crc32c(*crc, t[i].name, strlen(t[i].name));
+    *crc = shoal_crc32c(*crc, x, t[i].count * sizeof *x);
+    free(x);
+    SHOAL_TRY(st);
+  }
+  return SHOAL_OK;
+}
+
+static source source_of(const shoal_session *s)
+{
+  source from = { .ckpt = s->world.weights, .given = s->world.given };
+  from.n_fresh = shoal_config_words(s->world.config, "model.fresh", &from.fresh);
+  return from;
+}
+
+/* A name in model.fresh that neither the model nor the file has is a slip. */
+static shoal_status check_fresh(const shoal_model *m, const source *from)
+{
+  entry e;
+  for (size_t i = 0; i < from->n_fresh; i++) {
+    const source one = { .fresh = &from->fresh[i], .n_fresh = 1 };
+    bool known = false;
+    for (int k = 0; k < m->params && !known; k++) known = is_fresh(&one, m->param[k].name);
+    for (size_t k = 0; k < count_entries(from) && !known; k++) known = entry_at(from, k, &e) && is_fresh(&one, e.name);
+    SHOAL_CHECK(known, SHOAL_ERR_USAGE,
+                "model.fresh names %s, which is no layer with weights; `shoal models` lists them", from->fresh[i]);
+  }
+  return SHOAL_OK;
 }
 
 static shoal_status check_weights_alone(const shoal_session *s, const char *path)
@@ -170,7 +318,12 @@ shoal_status shoal_session_find_weights(shoal_session *s)
     shoal_info("model.weights is not read again: this run has a checkpoint of its own");
     return SHOAL_OK;
   }
-  shoal_status st = shoal_session_is_root(s) ? shoal_ckpt_open(path, true, &verified) : SHOAL_OK;
+  shoal_status st = SHOAL_OK;
+  if (shoal_given_is(path)) {
+    st = shoal_given_open(path, &s->world.given);
+    return shoal_session_agree_on_reading(s, shoal_error_prefix(st, "model.weights: "));
+  }
+  if (shoal_session_is_root(s)) st = shoal_ckpt_open(path, true, &verified);
   shoal_ckpt_close(verified);
   SHOAL_TRY(shoal_group_agree(control, shoal_error_prefix(st, "model.weights: ")));
   st = shoal_ckpt_open(path, false, &s->world.weights);
@@ -178,30 +331,78 @@ shoal_status shoal_session_find_weights(shoal_session *s)
 }
 
 /* Parts are cut from the whole model, which exists for this moment only. */
-static shoal_status cut(shoal_session *s)
+static shoal_status cut(shoal_session *s, const source *from)
 {
   SHOAL_TRY(shoal_session_make_whole(s));
-  SHOAL_TRY(shoal_weights_read(s->run.backend, s->run.model, s->world.weights, s->model.scratch));
-  SHOAL_TRY(s->method->adopt(&s->run, s->method_state, 0, s->model.scratch->w));
-  SHOAL_TRY(shoal_model_gather_stats(s->run.backend, s->run.model, s->run.form->model, s->model.scratch->stats,
+  shoal_params *whole = s->model.scratch;
+  if (from->n_fresh > 0) SHOAL_TRY(shoal_model_init(s->run.backend, s->run.model, s->run.seed, whole->w, whole->stats));
+  SHOAL_TRY(read_all(s->run.backend, s->run.model, from, whole));
+  SHOAL_TRY(s->method->adopt(&s->run, s->method_state, 0, whole->w));
+  SHOAL_TRY(shoal_model_gather_stats(s->run.backend, s->run.model, s->run.form->model, whole->stats,
                                      s->run.form->params->stats));
   shoal_session_drop_whole(s);
   return SHOAL_OK;
 }
 
+/* Tells what was taken, and what was not. */
+static shoal_status tell(shoal_session *s, const source *from)
+{
+  uint32_t crc;
+  size_t drawn = 0;
+  const shoal_model *m = s->run.model;
+  SHOAL_TRY(identify(from, &crc));
+  s->model.weights_checksum = crc;
+  for (int i = 0; i < m->params; i++) drawn += is_fresh(from, m->param[i].name);
+  if (from->given) {
+    shoal_info("weights from %s (checksum %08x), a new schedule from epoch 0, a new optimizer",
+               shoal_given_path(from->given), (unsigned)crc);
+  } else {
+    const shoal_ckpt_info *info = shoal_ckpt_get_info(from->ckpt);
+    shoal_info("weights from %s (checksum %08x: run %s, method %s, step %llu), a new schedule from epoch 0, a new "
+               "optimizer",
+               shoal_ckpt_path(from->ckpt), (unsigned)crc, info->run, info->method, (unsigned long long)info->step);
+  }
+  for (int i = 0; i < m->params; i++) {
+    const shoal_param *p = &m->param[i];
+    entry e;
+    char now[96], then[96];
+    uint64_t dims[SHOAL_MAX_DIMS];
+    if (!is_fresh(from, p->name)) continue;
+    for (int d = 0; d < p->shape.ndim; d++) dims[d] = (uint64_t)p->shape.dim[d];
+    shoal_ckpt_shape_text(p->shape.ndim, dims, now, sizeof now);
+    if (find_entry(from, p->name, &e))
+      shoal_info("drawn anew: %s %s, %s there", p->name, now, shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then));
+    else
+      shoal_info("drawn anew: %s %s, which is not there", p->name, now);
+  }
+  if (from->n_fresh > 0 && drawn == 0) shoal_info("of the layers in model.fresh this model has none");
+  return SHOAL_OK;
+}
+
 shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open)
 {
-  const shoal_ckpt *c = s->world.weights;
-  if (!c || method_is_open != shoal_session_cuts(s)) return SHOAL_OK;
-  SHOAL_TRY(shoal_error_prefix(shoal_weights_match(s->run.model, c, "give a checkpoint of the same model options"),
-                               "model.weights: "));
-  SHOAL_TRY(method_is_open ? cut(s) : shoal_weights_read(s->run.backend, s->run.model, c, s->model.form.params));
-  const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
-  s->model.weights_checksum = identify(c);
-  shoal_info(
-      "weights from %s (checksum %08x: run %s, method %s, step %llu), a new schedule from epoch 0, a new optimizer",
-      shoal_ckpt_path(c), (unsigned)s->model.weights_checksum, info->run, info->method, (unsigned long long)info->step);
-  shoal_ckpt_close(s->world.weights);
-  s->world.weights = NULL;
+  const source from = source_of(s);
+  if ((!from.ckpt && !from.given) || method_is_open != shoal_session_cuts(s)) return SHOAL_OK;
+  SHOAL_TRY(check_fresh(s->run.model, &from));
+  shoal_status st;
+  if (from.given) {
+    char what[4200];
+    snprintf(what, sizeof what, "%s does not fit", shoal_given_path(from.given));
+    st = match(s->run.model, &from, what, NULL);
+  } else {
+    st = match_ckpt(s->run.model, &from, NULL);
+  }
+  SHOAL_TRY(shoal_error_prefix(st, "model.weights: "));
+  SHOAL_TRY(method_is_open ? cut(s, &from) : read_all(s->run.backend, s->run.model, &from, s->model.form.params));
+  SHOAL_TRY(tell(s, &from));
+  shoal_session_close_weights(s);
   return SHOAL_OK;
+}
+
+void shoal_session_close_weights(shoal_session *s)
+{
+  shoal_ckpt_close(s->world.weights);
+  shoal_given_close(s->world.given);
+  s->world.weights = NULL;
+  s->world.given = NULL;
 }

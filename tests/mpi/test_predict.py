@@ -109,7 +109,7 @@ def layers(text):
 
 
 def check_import(name, metadata, tensors):
-    """ONNX reads back to the layers and the tensors that were written, bit for bit."""
+    """ONNX reads back to the layers and the tensors that were written, bit for bit; a run begins with them."""
     shoal("model", "import", "model.onnx", "-o", "back.yaml")
     told, back = safetensors("back.safetensors")
     assert set(back) == set(tensors) and all(np.array_equal(back[k], tensors[k]) for k in tensors)
@@ -119,6 +119,12 @@ def check_import(name, metadata, tensors):
     with open("back.yaml") as f:
         text = f.read()
     assert shoal("models", "back.yaml", "--yaml").stdout == text
+    with open("back0.yaml", "w") as f:
+        f.write(text.replace("op: batchnorm", "op: batchnorm, momentum: 0"))
+    weights = "model.onnx" if name in ("odd", "resnet20") else "back.safetensors"
+    r = train(1, "back", *sets(data__file="data.h5", data__batch=10, run__steps=1, optim__lr=1e-44, model__file="back0.yaml", model__weights=weights))
+    assert re.search(rf"weights from {weights} \(checksum [0-9a-f]{{8}}\), a new schedule", r.stdout)
+    shoal("predict", "runs/back", "data.h5", "-o", "back.h5")
     if name in FILES:
         head = "".join(line for line in text.splitlines(keepends=True) if line.startswith(("input:", "classes:")))
         with open("whole.yaml", "w") as f:
@@ -153,6 +159,7 @@ def test_numpy(work, name):
     assert metadata["classes"] == "10" and float(metadata["std"].split(",")[0]) > 0
     assert set(others) == set(tensors) and all(np.array_equal(others[k], tensors[k]) for k in tensors)
     check_import(name, metadata, others)
+    assert read("back.h5")["probability"] == pytest.approx(expected, abs=2e-5)
     assert np.array_equal(got["label"], labels) and np.array_equal(got["predicted"], got["probability"].argmax(1))
     table = np.zeros((10, 10), int)
     np.add.at(table, (labels, got["predicted"]), 1)

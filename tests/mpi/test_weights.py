@@ -99,6 +99,33 @@ def test_weights_killed(glyphs):
     assert f"(checksum {int(checksum):08x}:" in log("cut"), log("cut")
 
 
+@pytest.mark.parametrize("method", ("sync", "ist"))
+def test_weights_fresh(glyphs, method):
+    """A new head: its weights are those of a new run, the others those of the file, whether a checkpoint or safetensors."""
+    glyphs(200, 80)
+    train(1, "old", *NET, *sets(run__epochs=1, run__seed=7, optim__lr=0.05))
+    shoal("ckpt", "export", newest("old"), "-o", "old.safetensors")
+    shoal("ckpt", "export", newest("old"), "-o", "old.onnx")
+    base = [*NET, *sets(method__name=method), *METHODS[method], *NOTHING, *sets(run__epochs=1)]
+    train(2, "drawn", *NET, *NOTHING, *sets(run__epochs=1))
+    for k, weights in enumerate((newest("old"), "old.safetensors", "old.onnx")):
+        r = train(2, f"r{k}", *base, *sets(model__weights=weights, model__fresh="[fc3]"))
+        assert "drawn anew: fc3.weight [8, 12], [8, 12] there" in r.stdout, r.stdout
+        new, old, drawn = arrays(newest(f"r{k}")), arrays(newest("old")), arrays(newest("drawn"))
+        for name in (n for n in new if n.startswith("model/")):
+            assert np.array_equal(new[name], (drawn if "fc3" in name else old)[name]), f"{weights}: {name}"
+    wider = [*base, *sets(model__widths="[16,12,9]", model__weights="old.safetensors")]
+    r = train(2, "bad", *wider, code=2)
+    assert_one_error(r, "old.safetensors does not fit: fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)", "model.fresh=fc3")
+    train(2, "wide", *wider, *sets(model__fresh="[fc3,fc4]"))
+    r = train(2, "bad", *wider, *sets(model__fresh="[fc9]"), code=2)
+    assert_one_error(r, "model.fresh names fc9")
+    with open("old.safetensors", "r+b") as f:
+        f.truncate(os.path.getsize("old.safetensors") - 4)
+    r = train(2, "bad", *base, *sets(model__weights="old.safetensors"), code=7)
+    assert_one_error(r, "model.weights: old.safetensors is no safetensors, or damaged: shape or place of")
+
+
 def test_weights_refused(glyphs):
     """One line: the first tensor that differs, both shapes, the number of others; or what else does not go together."""
     glyphs(200, 80)

@@ -3,7 +3,9 @@ add_library(shoal_warnings INTERFACE)
 target_compile_definitions(shoal_warnings INTERFACE $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>) # POSIX and GNU calls: affinity, asprintf, strchrnul
 set(warnings -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wno-unused-parameter
              # omitted members of table rows are 0 (config/option.h)
-             -Wno-missing-field-initializers)
+             -Wno-missing-field-initializers
+             # newer compilers refuse these anyway
+             -Werror=implicit-function-declaration -Werror=int-conversion -Werror=incompatible-pointer-types)
 if(SHOAL_WERROR)
   list(APPEND warnings -Werror)
   target_compile_options(shoal_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")

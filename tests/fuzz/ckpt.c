@@ -9,6 +9,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "ckpt/ckpt_impl.h"
+#include "ckpt/draft.h"
 #include "fuzz/fuzz.h"
 #include <inttypes.h>
 

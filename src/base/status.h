@@ -41,7 +41,14 @@ int shoal_status_exit_code(shoal_status st);
 shoal_status shoal_fail(shoal_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-#define SHOAL_FAIL(code, ...) shoal_fail((code), __FILE__, __LINE__, __VA_ARGS__)
+/* The value of shoal_fail, in a form in which the compiler sees that it is not OK. */
+static inline shoal_status shoal_failed(shoal_status code, shoal_status same)
+{
+  (void)same;
+  return code;
+}
+
+#define SHOAL_FAIL(code, ...) shoal_failed((code), shoal_fail((code), __FILE__, __LINE__, __VA_ARGS__))
 #define SHOAL_CHECK(cond, code, ...)                                                                                   \
   do {                                                                                                                 \
     if (!(cond)) return SHOAL_FAIL((code), __VA_ARGS__);                                                               \

@@ -223,11 +223,10 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out)
 /* The next piece, once it is free. */
 static shoal_status next_stage(shoal_cuda *b, int *out)
 {
-  int s = b->next_stage;
+  int s = *out = b->next_stage;
   if (b->in_use[s]) SHOAL_TRY_CUDA(cudaEventSynchronize(b->staged[s]));
   b->in_use[s] = false;
   b->next_stage = (s + 1) % SHOAL_CUDA_STAGES;
-  *out = s;
   return SHOAL_OK;
 }
 

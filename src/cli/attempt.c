@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 3, STOPPED = 75 }; /* requeues in a row without a trained step */
+enum { TRIES = 3, STOPPED = 75 };      /* requeues in a row without a trained step */
+enum { BY_SRUN = 1, BY_SIGNAL = 128 }; /* exit codes that are not of a rank that refuses (docs/exit-codes.md) */
 
 /* A line of the job's log. */
 __attribute__((format(printf, 2, 3))) static void say(const shoal_attempt *b, const char *format, ...)
@@ -139,6 +140,7 @@ static shoal_status after_failure(shoal_attempt *b)
 {
   long long saved = newest_checkpoint(b->dir);
   b->failures = b->failures && saved <= b->saved ? b->failures + 1 : 1;
+  if (saved > b->saved) b->idle = 0;
   b->saved = saved;
   SHOAL_CHECK(
       b->failures < 2, SHOAL_ERR_PEER,
@@ -199,9 +201,63 @@ static int or_one(int code)
   return code ? code : 1;
 }
 
+/* Writes down that the next start is by us, and asks for it.  Returns only if it does not come. */
+static void requeue(const shoal_attempt *b, const char *why)
+{
+  if (write_starts(b, true) != SHOAL_OK) { /* uncounted requeues would be unbounded */
+    say(b, "%s: %s, but starts.json there cannot be written; not requeued", b->dir, why);
+    return;
+  }
+  say(b, "%s: %s; requeued", b->dir, why);
+  if (!shoal_job_requeue(b->job)) /* on success this process is ended */
+    say(b, "it could not be requeued; submit it again to go on%s", b->stopped < 0 ? "" : " from the newest checkpoint");
+}
+
+static bool is_silent(const shoal_attempt *b, const char *now)
+{
+  return !now || (b->before && strcmp(now, b->before) == 0);
+}
+
+/* As where a step of this job was left half-started on a node that failed: one of the same number finds its files there. */
+static bool is_unlaunched(const shoal_attempt *b, const char *now, int code)
+{
+  return is_silent(b, now) && (code == BY_SRUN || code >= BY_SIGNAL) && !shoal_launcher_stop_asked();
+}
+
+bool shoal_attempt_again(const shoal_attempt *b, int code)
+{
+  char *now = text_of(b->dir, "status.json");
+  bool again = is_unlaunched(b, now, code);
+  free(now);
+  if (!again) return false;
+  say(b, "%s: srun ended with %d before its ranks had begun, as on a node that has failed and come back: once more",
+      b->dir, code);
+  return true;
+}
+
+/* Nor has it helped to try once more. */
+static int launch_later(const shoal_attempt *before, int code)
+{
+  shoal_attempt b = *before;
+  char why[96];
+  b.idle++;
+  if (b.idle >= TRIES) {
+    say(&b,
+        "%s: srun ended with %d before its ranks had begun, and so it was %d starts in a row: what it says is above; "
+        "look "
+        "at the nodes (sinfo -R), and submit it again; not requeued",
+        b.dir, code, b.idle);
+    return code;
+  }
+  snprintf(why, sizeof why, "srun ended with %d before its ranks had begun, as it says above", code);
+  requeue(&b, why);
+  return code;
+}
+
 static int put_back(const shoal_attempt *before, long long step)
 {
   shoal_attempt b = *before;
+  char why[64];
   b.idle = step > b.stopped ? 0 : b.idle + 1;
   b.stopped = step;
   b.failures = 0;
@@ -210,13 +266,8 @@ static int put_back(const shoal_attempt *before, long long step)
         b.dir, b.idle + 1, step);
     return STOPPED;
   }
-  if (write_starts(&b, true) != SHOAL_OK) { /* uncounted requeues would be unbounded */
-    say(&b, "stopped at step %lld, but %s/starts.json cannot be written; not requeued", step, b.dir);
-    return STOPPED;
-  }
-  say(&b, "%s: stopped at step %lld with a checkpoint; requeued", b.dir, step);
-  if (!shoal_job_requeue(b.job)) /* on success this process is ended */
-    say(&b, "it could not be requeued; submit it again to go on from step %lld", step);
+  snprintf(why, sizeof why, "stopped at step %lld with a checkpoint", step);
+  requeue(&b, why);
   return STOPPED;
 }
 
@@ -262,7 +313,9 @@ int shoal_attempt_end(const shoal_attempt *b, int code)
   char *now = text_of(b->dir, "status.json");
   json_t *status = parse(now);
   int result;
-  if (!now || (b->before && strcmp(now, b->before) == 0)) {
+  if (is_unlaunched(b, now, code)) {
+    result = launch_later(b, code);
+  } else if (is_silent(b, now)) {
     say(b, "%s: no rank has begun, so nothing was changed there; srun ended with %d, for the reason above", b->dir,
         code);
     result = or_one(code);

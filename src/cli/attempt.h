@@ -4,7 +4,9 @@
  *     starts.json    how often this job was started without a step forward
  *
  * A run that stopped with a checkpoint goes on in the same job, requeued, while it makes progress.  A job that Slurm itself has started
- * again although the run had no time for a last word, as after the failure of a node, may do so once without a new checkpoint. */
+ * again although the run had no time for a last word, as after the failure of a node, may do so once without a new checkpoint.
+ * A step that srun cannot launch, as where that node has just come back and has the first one's files, is tried once more; then the job is
+ * requeued, which counts as a start without progress. */
 #ifndef SHOAL_CLI_ATTEMPT_H
 #define SHOAL_CLI_ATTEMPT_H
 #include "base/status.h"
@@ -35,6 +37,9 @@ typedef struct {
 
 /** Before the ranks start.  ERR_WORLD outside of a job; ERR_PEER if this start is one too many. */
 shoal_status shoal_attempt_begin(const char *dir, shoal_attempt *out);
+/** After they have ended with exit code `code`: whether srun could not launch them, so that they are to be started once more in this
+ *  job, as a step of another number; says so. */
+bool shoal_attempt_again(const shoal_attempt *b, int code);
 /** After they have ended with exit code `code`: says what came of it, requeues the job if the run shall go on, and returns the exit
  *  code of the job.  Slurm ends this process when it has requeued the job. */
 int shoal_attempt_end(const shoal_attempt *b, int code);

@@ -191,7 +191,9 @@ static shoal_status run_job(const shoal_launcher *l, const shoal_texts *program,
   shoal_launcher_hear_stops();
   SHOAL_TRY(shoal_attempt_begin(dir, &b));
   shoal_last_word word = { b.dir, b.before };
-  shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
+  shoal_launcher_ear ear = { shoal_last_word_heard, &word };
+  shoal_launcher_end end = shoal_launcher_run(l, program, &ear);
+  if (shoal_attempt_again(&b, end.code)) end = shoal_launcher_run(l, program, &ear);
   int code = shoal_attempt_end(&b, end.code);
   shoal_attempt_free(&b);
   fflush(NULL);

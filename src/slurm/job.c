@@ -126,7 +126,8 @@ static void add_launch(const shoal_job *j, shoal_str *out)
     shoal_str_add(
         out,
         "# A stop with a checkpoint (exit code 75) requeues the job, which goes on from there bitwise, as long as it\n"
-        "# makes progress; a failed node does once. Anything else ends it, and its last line says why.\n");
+        "# makes progress; so does a failed node, once, and a step that cannot be launched, twice. Anything else ends\n"
+        "# it, and a line of its log that begins with \"job\" says why.\n");
   shoal_str_add(out, "exec ");
   shoal_str_add_word(out, j->program);
   shoal_str_add(out, " launch%s", j->chain ? "" : " --requeue");

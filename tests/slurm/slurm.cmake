@@ -11,7 +11,7 @@ add_test(NAME slurm.up COMMAND ${cluster} up --fresh --follow --share ${PROJECT_
 add_test(NAME slurm.down COMMAND ${cluster} down)
 set_tests_properties(slurm.up PROPERTIES FIXTURES_SETUP slurm DEPENDS slurm.cluster)
 set_tests_properties(slurm.down PROPERTIES FIXTURES_CLEANUP slurm)
-foreach(case world launch nodelist layouts lies wrong doctor stage starts stop submit methods cifar killed node bytes overlap late)
+foreach(case world launch nodelist layouts lies wrong doctor stage starts stop submit methods cifar killed node back bytes overlap late)
   shoal_add_pytest(slurm.${case} FILE slurm/test_jobs.py TESTS ${case} LABELS slurm noasan TIMEOUT 240)
   set_tests_properties(slurm.${case} PROPERTIES FIXTURES_REQUIRED slurm)
   list(APPEND names slurm.${case})

@@ -616,6 +616,30 @@ def test_node(glyphs):
     assert_same_run("whole", "lost", "a node lost")
 
 
+def test_back(glyphs):
+    """A node that fails and is back at once, in a job that needs all nodes: Slurm starts the job again, cannot launch its step there,
+    which has the files of one of this number; launch tries once more, says so, and goes on from the newest checkpoint to the same bits."""
+    if not FULL:
+        pytest.skip("half a minute of waiting for Slurm: only with SHOAL_FULL=1; what is decided then is in slurm.script, too")
+    glyphs()
+    for name in ("whole", "back"):
+        run_file(name, ckpt="{ every: 5 steps }")
+    short = sets(run__epochs=2)
+    srun("-N4", "--ntasks-per-node=1", program(), "train", "whole.yaml", *short)
+    (number,) = shoal_submit("back.yaml", "-N4", "--per-node", 1, "-c", 1, "--output", "back.log", *SLOW, *short)
+    wait_until("the first checkpoint", lambda: runs_at("back", 7))
+    cluster_sh("fail", "n4")
+    on_cluster("scontrol", "update", "NodeName=n4", "State=DOWN", "Reason=test")
+    cluster_sh("heal", "n4")
+    wait_until("the end", lambda: job_ended(number), 150)
+    text = read("back.log")
+    print(text)
+    assert job(number)["JobState"] == "COMPLETED" and status("back")["state"] == "done", f"{job(number)} {status('back')}"
+    assert re.search(rf"^job {number}, start 2: runs/back: srun ended with \d+ before its ranks had begun, .*: once more$", text, re.M), text
+    assert shows("runs/back/log.txt", r"resumed from runs/back/ckpt/step-")
+    assert_same_run("whole", "back", "a node that came back")
+
+
 # ---- bytes -----------------------------------------------------------------------------------------------------------
 
 HEADERS = 66  # Ethernet 14, IP 20, TCP 32 with time stamps: the wire model's, per packet

@@ -9,6 +9,7 @@ STUBS = {
 echo "$@" >launched
 [ -z "$SIGNAL" ] || kill -$SIGNAL $PPID
 n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
+[ -z "$FAILS" ] || [ -e failed ] || { touch failed; exit 1; }
 mkdir -p runs/$NAME
 [ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >"runs/$NAME/status.json"
 exit ${SRUN_CODE:-$CODE}
@@ -88,7 +89,7 @@ def test_script():
     os.remove(STARTS)
     os.mkdir(STARTS)  # cannot be written: then nobody counts, and nothing is requeued
     r = script(75, 0, STATE="stopped", CODE=75, STEP=54)
-    assert "starts.json cannot be written; not requeued" in r.stdout, r.stdout
+    assert "starts.json there cannot be written; not requeued" in r.stdout, r.stdout
     os.rmdir(STARTS)
     r = script(127, 0, PATH=f"{os.path.abspath('bin')}:/usr/bin:/bin")
     assert "shoal" in r.stderr and "not found" in r.stderr, said(r)
@@ -117,3 +118,29 @@ def test_failed_nodes():
     r = script(0, 0, SLURM_RESTART_COUNT=7, STATE="done", STEP=12)
     assert "started it again by itself, or somebody" in r.stdout, r.stdout
     script(0, 0, SLURM_JOB_ID=78, job="78", STATE="done", STEP=13)
+
+
+def test_launch_fails():
+    """srun ends without a word of a rank, as where a node has failed and come back at once: once more in the same job, then requeued,
+    three starts in a row at most; progress allows it again.  A stop that was asked for meanwhile, or a rank that refused, is no such end."""
+    begin()
+    script(137, 0, STATE="running", CODE=137, STEP=7)
+    for n, code in enumerate((1, 143), 1):
+        r = script(code, 1, CODE=code, SLURM_RESTART_COUNT=n)
+        again, last = (line.split(": ", 1)[1] for line in r.stdout.splitlines()[-2:])
+        assert again.startswith(f"runs/stub: srun ended with {code} before its ranks had begun") and again.endswith(": once more"), r.stdout
+        assert last == f"runs/stub: srun ended with {code} before its ranks had begun, as it says above; requeued", r.stdout
+    assert read("n") == "5\n"  # twice in each of these two
+    r = script(1, 0, CODE=1, SLURM_RESTART_COUNT=3)
+    assert "so it was 3 starts in a row" in r.stdout and r.stdout.endswith("; not requeued\n"), r.stdout
+    script(75, 1, STATE="stopped", CODE=75, STEP=9)
+    script(1, 1, CODE=1)
+    r = script(0, 0, STATE="done", STEP=10, CODE=0, FAILS=1)  # the second try goes well
+    assert r.stdout.endswith(": once more\n"), r.stdout
+    for code, more in ((1, {"SIGNAL": "TERM"}), (2, {})):
+        r = script(code, 0, CODE=code, **more)
+        assert f"status.json was not written; srun ended with {code}" in r.stdout and "once more" not in r.stdout, r.stdout
+    os.remove(STARTS)
+    os.mkdir(STARTS)
+    r = script(1, 0, CODE=1)
+    assert "starts.json there cannot be written; not requeued" in r.stdout, r.stdout

@@ -194,34 +194,65 @@ int shoal_job_request_per_node(const shoal_job_request *r)
 
 /* ---- the lead of the signal ---- */
 
+/* A JSON file of this folder; NULL if there is none that can be read.  The caller lets it go. */
+static json_t *file_of(const char *folder, const char *name)
+{
+  char *path = shoal_path_join(folder, name);
+  json_t *j = NULL;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_path_exists(path) && shoal_json_read_file(path, &j) != SHOAL_OK) j = NULL;
+  (void)shoal_error_put(&before);
+  free(path);
+  return j;
+}
+
 /* What a stop of the run in this folder takes, as its last start has measured it: docs/runs.md.  0: not known. */
 static double measured_stop(const char *folder)
 {
-  char *path = shoal_path_join(folder, "status.json");
-  json_t *j = NULL;
-  double stop = 0;
-  shoal_error before;
-  shoal_error_take(&before);
-  if (shoal_path_exists(path) && shoal_json_read_file(path, &j) == SHOAL_OK) {
-    const json_t *lead = json_object_get(j, "lead");
-    double step = json_number_value(json_object_get(lead, "step_s")),
-           save = json_number_value(json_object_get(lead, "save_s"));
-    if (save > 0) stop = 2 * (SHOAL_MAX(step, 0) + save);
-  }
-  (void)shoal_error_put(&before);
-  json_decref(j);
-  free(path);
+  json_t *status = file_of(folder, "status.json");
+  const json_t *lead = json_object_get(status, "lead");
+  double step = json_number_value(json_object_get(lead, "step_s")),
+         save = json_number_value(json_object_get(lead, "save_s")), stop = 0;
+  if (save > 0) stop = 2 * (SHOAL_MAX(step, 0) + save);
+  json_decref(status);
   return isfinite(stop) && stop < MOST ? stop : 0;
+}
+
+/* Ranks of the last start of the run in this folder.  0: not known. */
+static long long ranks_of(const char *folder)
+{
+  json_t *placement = file_of(folder, "placement.json");
+  long long n = json_integer_value(json_object_get(placement, "size"));
+  json_decref(placement);
+  return n;
+}
+
+/* With another number of ranks a step and a checkpoint take another time. */
+static void tell_lead(shoal_job_request *r, const char *folder)
+{
+  const char *by = r->lead_s ? "as asked for" : folder ? "from what an earlier start needed to save" : "default";
+  long long ranks = !r->lead_s && folder ? ranks_of(folder) : 0;
+  if (ranks > 0 && ranks != r->job.ranks)
+    snprintf(r->lead_from, sizeof r->lead_from, "from what an earlier start needed to save, which had %lld rank%s",
+             ranks, ranks == 1 ? "" : "s");
+  else
+    snprintf(r->lead_from, sizeof r->lead_from, "%s", by);
+  r->job.lead_from = r->lead_from;
 }
 
 shoal_status shoal_job_request_lead(shoal_job_request *r, const shoal_texts *folders)
 {
-  double stop = 0;
-  for (size_t i = 0; i < folders->n; i++) stop = SHOAL_MAX(stop, measured_stop(folders->at[i]));
-  r->job.lead_s = r->lead_s  ? r->lead_s
-                  : stop > 0 ? (int)SHOAL_MAX(ceil(stop) + MARGIN_S, LEAST_LEAD_S)
-                             : DEFAULT_LEAD_S;
-  r->job.lead_from = r->lead_s ? "as asked for" : stop > 0 ? "from what an earlier start needed to save" : "default";
+  double most = 0;
+  const char *folder = NULL; /* of the run that needs most */
+  for (size_t i = 0; i < folders->n; i++) {
+    double stop = measured_stop(folders->at[i]);
+    if (stop <= most) continue;
+    most = stop;
+    folder = folders->at[i];
+  }
+  r->job.lead_s = r->lead_s ? r->lead_s : folder ? (int)SHOAL_MAX(ceil(most) + MARGIN_S, LEAST_LEAD_S) : DEFAULT_LEAD_S;
+  tell_lead(r, folder);
   SHOAL_CHECK(r->time_s == 0 || r->time_s > r->job.lead_s, SHOAL_ERR_USAGE,
               "--time %s is not longer than the %d s before the limit at which the run stops (%s): give a longer "
               "--time, or another --lead",

@@ -97,6 +97,10 @@ def test_script(work):
         json.dump({"state": "stopped", "lead": {"step_s": 2, "save_s": 100.5}}, f)
     text = submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
     assert "--signal=USR1@235" in options(text) and "235 s before the time limit (from what an earlier start" in text
+    with open("a 100%/blobs/placement.json", "w") as f:
+        json.dump({"size": 2}, f)
+    assert "an earlier start needed to save, which had 2 ranks)" in submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
+    assert "needed to save)" in submit("run.yaml", "-n", 2, "--set", "run.dir=a 100%", "--print").stdout
     assert "--signal=USR1@50" in options(submit("run.yaml", "--lead", 50, "--print").stdout)
     # From within a job: the new one gets nothing of it, but what people set.
     theirs = {"SLURM_MEM_PER_NODE": "300", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_CONF_X": "a b", "SLURMD_NODENAME": "n1",

@@ -9,8 +9,11 @@ import json
 import math
 import sys
 
-import h5py
-import numpy as np
+try:
+    import h5py
+    import numpy as np
+except ImportError as e:
+    sys.exit(f"predict.py needs h5py and NumPy ({e}): pip install h5py numpy, or on Debian and Ubuntu: apt install python3-h5py")
 
 
 CURVES = {

@@ -244,8 +244,7 @@ static int launch_later(const shoal_attempt *before, int code)
   if (b.idle >= TRIES) {
     say(&b,
         "%s: srun ended with %d before its ranks had begun, and so it was %d starts in a row: what it says is above; "
-        "look "
-        "at the nodes (sinfo -R), and submit it again; not requeued",
+        "look at the nodes (sinfo -R), and submit it again; not requeued",
         b.dir, code, b.idle);
     return code;
   }

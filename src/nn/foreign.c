@@ -105,6 +105,14 @@ shoal_status shoal_foreign_close(shoal_foreign_file *o, shoal_status st)
 
 /* ---- facts ---- */
 
+static void put_shape(const shoal_shape *sample, void (*put)(void *, const char *, const char *), void *ctx)
+{
+  shoal_str s = { 0 };
+  for (int d = 0; d < sample->ndim; d++) shoal_str_add(&s, "%s%lld", d ? "," : "", (long long)sample->dim[d]);
+  put(ctx, "sample", s.text);
+  shoal_str_free(&s);
+}
+
 static void put_numbers(const double *numbers, size_t n, const char *key,
                         void (*put)(void *, const char *, const char *), void *ctx)
 {
@@ -129,10 +137,12 @@ void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const ch
   snprintf(number, sizeof number, "%lld", (long long)f->model->classes);
   put(ctx, "classes", number);
   put(ctx, "kind", f->kind);
+  put_shape(&f->model->input, put, ctx);
   put(ctx, "sample_order", f->model->input.ndim == 3 ? "channels, height, width" : "features");
   if (f->scales > 0) {
     put_numbers(f->mean, f->scales, "mean", put, ctx);
     put_numbers(f->std, f->scales, "std", put, ctx);
   }
   if (f->class_names) put(ctx, "class_names", f->class_names);
+  if (f->feature_names) put(ctx, "feature_names", f->feature_names);
 }

@@ -1,7 +1,7 @@
 /* A trained network in the formats of other programs: ONNX, with its layers, and safetensors, its tensors alone.
  *
- * Both hold what a prediction needs beside the weights: mean and standard deviation of the inputs, class names, shape and
- * order of a sample.  In ONNX the inputs are raw samples, as they are in a data set: the graph begins with (x - mean) / std
+ * Both hold what a prediction needs beside the weights: mean and standard deviation of the inputs, names of classes and
+ * features, shape and order of a sample.  In ONNX the inputs are raw samples, as they are in a data set: the graph begins with (x - mean) / std
  * and ends with the softmax.
  *
  *   input [N, …] -> Sub, Div -> layers -> logits [N, classes] -> Softmax -> probabilities
@@ -16,12 +16,11 @@ typedef struct {
   /** Reads the n values of a parameter or statistic, "conv1.weight" or "bn1.running_mean". */
   shoal_status (*tensor)(void *ctx, const char *name, size_t n, float *out);
   void *ctx;
-  size_t
-      scales; /* values of mean and of std: of all inputs, or one for each channel or feature; safetensors: 0, none known */
+  size_t scales; /* of mean and of std: one, of each channel or of each feature; safetensors: 0, none known */
   const double *mean, *std;
-  const char *kind;         /* "images" or "features" */
-  const char *class_names;  /* one per line; NULL: none */
-  const char *run, *method; /* NULL: the network was imported, and position and method are left out */
+  const char *kind;                        /* "images" or "features" */
+  const char *class_names, *feature_names; /* one per line; NULL: none */
+  const char *run, *method;                /* NULL: the network was imported, and position and method are left out */
   uint64_t step, epoch;
 } shoal_foreign;
 

@@ -24,6 +24,6 @@ void shoal_foreign_put(shoal_foreign_file *o, const void *bytes, size_t n);
 shoal_status shoal_foreign_put_tensor(shoal_foreign_file *o, const shoal_foreign *f, const shoal_foreign_tensor *t);
 /** Gives the file its name if `st` is OK and everything was written, else removes it. */
 shoal_status shoal_foreign_close(shoal_foreign_file *o, shoal_status st);
-/** Calls f for each fact that a prediction needs and that is a text: "mean", "std", "class_names", … */
+/** Calls f for each fact that a prediction needs and that is a text: "sample", "mean", "std", "class_names", … */
 void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const char *key, const char *text), void *ctx);
 #endif

@@ -99,6 +99,7 @@ static shoal_status export_foreign(const char *file, foreign_writer *write, cons
                         .std = info->data.std,
                         .kind = info->data.kind,
                         .class_names = info->data.class_names,
+                        .feature_names = info->data.feature_names,
                         .run = info->run,
                         .method = info->method,
                         .step = info->step,

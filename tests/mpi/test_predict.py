@@ -201,7 +201,8 @@ def test_names(named):
     shoal("ckpt", "export", "runs/r", "-o", "model.h5")
     shoal("ckpt", "export", "runs/r", "-o", "model.onnx")
     network = onnx_numpy.load("model.onnx")
-    assert onnx_numpy.facts(network)["class_names"] == "\n".join(names), onnx_numpy.facts(network)
+    facts = onnx_numpy.facts(network)
+    assert (facts["class_names"], facts["feature_names"], facts["sample"]) == ("\n".join(names), "a\nb", "2"), facts
     with h5py.File("model.h5") as model:
         expected = numpy_program().predict(model, np.array([row[1:] for row in named], "f8"))
     assert np.array([[float(r[f"p_{n}"]) for n in names] for r in rows]) == pytest.approx(expected, abs=1e-5)
@@ -211,6 +212,8 @@ def test_names(named):
         lines = run([sys.executable, PROGRAM, "model.h5", "trees.h5"]).stdout.splitlines()
         known = data.attrs["class_names"].decode().split("\n")
         assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
+    bare = run([sys.executable, "-S", PROGRAM, "model.h5", "new.h5"], code=1).stderr  # -S: as without packages
+    assert bare.startswith("predict.py needs h5py and NumPy (No module named") and bare.count("\n") == 1, bare
     lines = run([sys.executable, PROGRAM, "model.h5", "new.h5"]).stdout.splitlines()  # a set without a test split
     assert [line.rsplit(" ", 1)[0] for line in lines] == [r["predicted"] for r in rows]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3

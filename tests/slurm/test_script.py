@@ -139,7 +139,7 @@ def test_launch_fails():
     assert r.stdout.endswith(": once more\n"), r.stdout
     for code, more in ((1, {"SIGNAL": "TERM"}), (2, {})):
         r = script(code, 0, CODE=code, **more)
-        assert f"status.json was not written; srun ended with {code}" in r.stdout and "once more" not in r.stdout, r.stdout
+        assert f"no rank has begun, so nothing was changed there; srun ended with {code}" in r.stdout and "once more" not in r.stdout, r.stdout
     os.remove(STARTS)
     os.mkdir(STARTS)
     r = script(1, 0, CODE=1)

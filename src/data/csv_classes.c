@@ -135,7 +135,9 @@ static void name_classes(shoal_csv_classes *c, shoal_csv_class **sorted, bool nu
 
 static bool means_none(const char *text)
 {
-  static const char *const words[] = { "na", "n/a", "nan", "null", "none", "?", "-", "unknown", "#n/a" };
+  static const char *const words[] = {
+    "na", "n/a", "nan", "null", "none", "?", "-", "unknown", "#n/a", "k.a.", "k. a."
+  };
   for (size_t i = 0; i < SHOAL_COUNT(words); i++)
     if (strcasecmp(text, words[i]) == 0) return true;
   return false;

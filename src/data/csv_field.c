@@ -20,9 +20,9 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
 
 bool shoal_csv_marks_gap(const char *text)
 {
-  static const char *const none[] = { "na",  "n/a",     "nan",     "-nan",  "null",  "none",   "nil",
-                                      "nat", "<na>",    "?",       "-",     ".",     "#n/a",   "#na",
-                                      "\\n", "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
+  static const char *const none[] = { "na",   "n/a",     "nan",     "-nan",  "null",  "none",   "nil",   "nat",
+                                      "<na>", "?",       "-",       ".",     "#n/a",  "#na",    "k.a.",  "k. a.",
+                                      "\\n",  "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
   return is_one_of(text, none, SHOAL_COUNT(none));
 }
 

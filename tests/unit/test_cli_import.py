@@ -487,7 +487,7 @@ FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sig
 def test_missing_values():
     """Rows in which a value is missing are left out, or filled with the mean of the training split, as asked for, and told."""
     rows = [[k, k * k % 7, k % 2] for k in range(40)]
-    rows[3][1], rows[9][1], rows[20][0], rows[35][1] = "", "NA", "nan", "#DIV/0!"
+    rows[3][1], rows[9][1], rows[20][0], rows[35][1] = "", "k. A.", "nan", "#DIV/0!"
     text = "a,b,y\n" + "".join(",".join(map(str, r)) + "\n" for r in rows)
     r = load(text, "--missing", "drop", "--train-count", "30")
     words = 't.csv:5: column 2, "b" has no value, the first of 4 such fields in 4 rows: '

@@ -49,7 +49,7 @@ static const struct {
 } helpers[] = {
   { "python",
     "\"${SHOAL_PYTHON:-python3}\" -c 'import h5py, numpy, pandas, matplotlib' 2>/dev/null",
-    "shoal report and its figures need python3 with h5py, numpy, pandas and matplotlib",
+    "only shoal report and its figures need python3 with h5py, numpy, pandas and matplotlib; training does not",
     { "python3 python3-h5py python3-pandas python3-matplotlib",
       "python3 python3-h5py python3-pandas python3-matplotlib",
       "python3 python3-h5py python3-pandas python3-matplotlib" } },

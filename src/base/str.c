@@ -168,6 +168,15 @@ size_t shoal_text_width(const char *text)
   return width;
 }
 
+bool shoal_str_add_cell(shoal_str *s, const char *text, int width)
+{
+  const bool cut = shoal_text_width(text) > (size_t)width;
+  const size_t n = shoal_text_fit(text, (size_t)(cut ? width - 3 : width)), at = s->len;
+  shoal_str_add(s, "%.*s%s", (int)n, text, cut ? "..." : "");
+  shoal_str_add(s, "%*s", width - (int)shoal_text_width(s->text + at), "");
+  return cut;
+}
+
 /* ASCII's control characters, and those that UTF-8 writes as C2 80 to C2 9F; and what is no UTF-8. */
 size_t shoal_escape(const char *text, bool lines, char *buf, size_t cap)
 {

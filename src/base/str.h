@@ -43,6 +43,9 @@ bool shoal_is_utf8(const char *text);
 size_t shoal_text_width(const char *text);
 /** Bytes of the longest beginning of `text` that takes at most `width` columns. */
 size_t shoal_text_fit(const char *text, size_t width);
+/** Adds `text` to a table: in at most `width` columns of a terminal, cut with "..." if it takes more, and blanks up to there.
+ *  @return whether it was cut */
+bool shoal_str_add_cell(shoal_str *s, const char *text, int width);
 
 /** Prints lines that hold text from files: with control characters as escapes. */
 void shoal_str_print(const shoal_str *s, FILE *out);

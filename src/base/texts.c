@@ -3,6 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+shoal_status shoal_texts_add_lines(shoal_texts *t, const char *text)
+{
+  for (const char *at = text ? text : ""; *at;) {
+    const size_t n = strcspn(at, "\n");
+    SHOAL_TRY(shoal_texts_add_n(t, at, n));
+    at += n + (at[n] == '\n');
+  }
+  return SHOAL_OK;
+}
+
 shoal_status shoal_texts_take(shoal_texts *t, char *text)
 {
   enum { FIRST = 16 };

@@ -13,6 +13,8 @@ typedef struct {
 /** Append a copy of `text`, or of its first `n` bytes.  ERR_MEM leaves the list as it was. */
 shoal_status shoal_texts_add(shoal_texts *t, const char *text);
 shoal_status shoal_texts_add_n(shoal_texts *t, const char *text, size_t n);
+/** Append the lines of `text`; none of NULL and of "". */
+shoal_status shoal_texts_add_lines(shoal_texts *t, const char *text);
 /** Appends `text` itself, which came from malloc; it is freed if the list cannot grow. */
 shoal_status shoal_texts_take(shoal_texts *t, char *text);
 bool shoal_texts_have(const shoal_texts *t, const char *text); /* compares with each */

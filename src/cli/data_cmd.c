@@ -2,9 +2,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "ckpt/folder.h"
 #include "cli/cli.h"
 #include "data/dataset.h"
 #include "report/data.h"
+#include <stdlib.h>
 
 /* A count on the command line; *out is unchanged if the flag was not given. */
 static shoal_status count_flag(const shoal_args *a, const char *flag, uint64_t *out)
@@ -109,6 +111,10 @@ static const shoal_flag import_flags[] = {
   { "--missing", NULL, "drop|mean", SHOAL_FLAG_VALUE,
     "csv: leave out rows with an empty field or NA among the features, or fill these with the mean of their column in "
     "the training split; else an error" },
+  { "--like", NULL, "RUN|FILE", SHOAL_FLAG_VALUE,
+    "csv: a table to be predicted, or tested with: the columns, classes and means of what that run was trained on (or "
+    "of "
+    "a checkpoint, an exported model, a data set)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
@@ -125,13 +131,15 @@ static const shoal_verb_help import_help = {
   "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n"
   "  shoal data import images flowers/ --test-share 0.2 -o flowers.h5\n"
   "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
-  "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n",
+  "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n"
+  "  shoal data import csv new.csv --like runs/flowers -o new.h5\n",
   shoal_data_import_kind,
 };
 
 /* What was given, as the importer wants it; numbers that were not given stay NULL. */
 typedef struct {
   shoal_import_args args;
+  char *like; /* path of the file */
   double test_share;
   uint64_t seed;
 } import_options;
@@ -155,6 +163,8 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
   SHOAL_TRY(number_flag(a, "--test-share", &o->test_share));
   SHOAL_CHECK(o->args.train_count > 0 || !shoal_args_value(a, "--train-count"), SHOAL_ERR_USAGE,
               "--train-count is 0: there must be a sample to train with");
+  if (shoal_args_value(a, "--like")) SHOAL_TRY(shoal_ckpt_find(shoal_args_value(a, "--like"), &o->like));
+  o->args.like = o->like;
   if (shoal_args_value(a, "--seed")) o->args.seed = &o->seed;
   if (shoal_args_value(a, "--test-share")) o->args.test_share = &o->test_share;
   return SHOAL_OK;
@@ -175,6 +185,7 @@ static shoal_status import(int argc, char **argv)
   SHOAL_TRY_GOTO(st, shoal_data_import(&o.args, out), done);
   st = shoal_data_inspect(&out, 1, false, stdout);
 done:
+  free(o.like);
   shoal_args_destroy(a);
   return st;
 }

@@ -90,13 +90,26 @@ static const char *host_of(const shoal_topo *t, int node)
   return "";
 }
 
+/* Hosts head the columns if all names fit, else numbers do, with which the rows begin. */
 static void print_matrix(const shoal_links *l, const shoal_topo *t, shoal_str *out)
 {
+  enum { CELL = 9 };
   if (!l->matrix) return;
-  shoal_str_add(out, "\nMB/s from one node (row) to another (column)\n%12s", "");
-  for (int b = 0; b < l->n; b++) shoal_str_add(out, " %9.9s", host_of(t, b));
+  int label = 12;
+  bool fit = true;
+  for (int a = 0; a < l->n; a++) fit &= shoal_text_width(host_of(t, a)) <= CELL;
+  for (int a = 0; a < l->n && !fit; a++) label = SHOAL_MAX(label, 6 + (int)shoal_text_width(host_of(t, a)));
+  shoal_str_add(out, "\nMB/s from one node (row) to another (column)\n%*s", label, "");
+  for (int b = 0; b < l->n; b++)
+    if (fit)
+      shoal_str_add(out, " %*s", CELL, host_of(t, b));
+    else
+      shoal_str_add(out, " %*d", CELL, b);
   for (int a = 0; a < l->n; a++) {
-    shoal_str_add(out, "\n%12.12s", host_of(t, a));
+    if (fit)
+      shoal_str_add(out, "\n%*s", label, host_of(t, a));
+    else
+      shoal_str_add(out, "\n%5d %*s", a, label - 6, host_of(t, a));
     for (int b = 0; b < l->n; b++)
       if (a == b)
         shoal_str_add(out, " %9s", "-");

@@ -172,22 +172,6 @@ static shoal_status warn_mark(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
-/* "cat" and "Cat" are two classes, and so are "cat" and "cat ", which is seldom meant. */
-static void warn_alike(const shoal_csv_classes *c)
-{
-  enum { MOST = 1000 };
-  char one[48], other[48];
-  for (size_t i = 1; i < c->n && c->n <= MOST; i++)
-    for (size_t k = 0; k < i; k++)
-      if (shoal_labels_look_alike(c->all[i].text, c->all[k].text)) {
-        shoal_warn("%s:%zu:%zu: labels \"%s\" and \"%s\" differ only in %s, and become two classes", c->all[i].path,
-                   c->all[i].line, c->all[i].column, shoal_show(c->all[k].text, one, sizeof one),
-                   shoal_show(c->all[i].text, other, sizeof other),
-                   strcasecmp(c->all[i].text, c->all[k].text) == 0 ? "capitals" : "spaces");
-        return;
-      }
-}
-
 /* "1" and "01" are one class, as numbers that are equal, and so are ids that doubles do not tell apart. */
 static void warn_equal(const shoal_csv_class *const *sorted, size_t n)
 {
@@ -263,7 +247,6 @@ static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t 
 {
   if (numbers) return warn_mark(c);
   SHOAL_TRY(warn_lists(c));
-  warn_alike(c);
   for (size_t i = 0; i < c->n; i++)
     if (means_none(c->all[i].text)) warn_none(&c->all[i]);
   const shoal_csv_class *first = &c->all[0];

@@ -102,7 +102,7 @@ static bool is_fortran(const char *text)
 /* Whether another feature has numbers: without the column there is something to learn from. */
 static bool others_have_numbers(const shoal_csv_layout *l, size_t column)
 {
-  for (size_t i = 0; i < l->columns; i++)
+  for (size_t i = 0; i < l->columns && !l->like; i++)
     if (i != column && i != l->label && !l->dropped[i] && l->numeric[i]) return true;
   return false;
 }
@@ -119,15 +119,18 @@ static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, cha
 {
   char drop[64] = "";
   if (others_have_numbers(l, f->column)) snprintf(drop, sizeof drop, ", --drop %zu the column", f->column + 1);
+  const bool none = l->label == SHOAL_CSV_NO_LABEL && !l->like;
   snprintf(out, SHOAL_CSV_REASON,
-           "%s; features are numbers: --missing mean fills such fields, --missing drop leaves their rows out%s",
-           f->text[0] ? "marks a missing value" : "is empty", drop);
+           "%s; features are numbers: %s--missing mean fills such fields%s, --missing drop leaves their rows out%s",
+           f->text[0] ? "marks a missing value" : "is empty", none ? "--like RUN " : "",
+           none || l->like ? " with the mean that the model was trained with" : "", drop);
 }
 
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
   char drop[64], label[96] = "";
-  if (guessed) snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
+  if (guessed && !l->like)
+    snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
   snprintf(out, SHOAL_CSV_REASON,
            "is not a number; features are numbers: give its values numbers, as pandas.get_dummies does%s%s%s", label,
            or_drop(l, f->column, drop), l->words.len && others_have_numbers(l, f->column) ? l->words.text : "");

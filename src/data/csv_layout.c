@@ -11,6 +11,7 @@
  * A column is dropped without being asked if it is empty, or has no name in the header ("" or "Unnamed: 0") and counts
  * the rows: the index that pandas writes. */
 #include "data/csv_layout.h"
+#include "base/alike.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -30,6 +31,7 @@ enum { PROBE_BYTES = 256 << 10, PROBE_ROWS = 20, MOST_ROWS = 1000, SHOWN = 6 };
 /* The first rows of a file, and what is known about each column. */
 typedef struct {
   const shoal_import_args *args;
+  const shoal_csv_like *like; /* or NULL */
   const char *path;
   char *text;
   const char **cells; /* [rows, columns] */
@@ -213,6 +215,8 @@ static shoal_status find_header(const probe *p, shoal_csv_layout *l, bool *heade
   if (a->header) return SHOAL_OK;
   for (size_t i = 0; i < p->columns && a->label; i++)
     *header |= strcmp(cell(p, 0, i), a->label) == 0 && !is_number(l, a->label);
+  for (size_t i = 0; i < p->columns && p->like; i++)
+    *header |= shoal_texts_have(&p->like->names, cell(p, 0, i)) && !is_number(l, cell(p, 0, i));
   *header |= has_text_above_numbers(p, l, last) || (is_label_name(cell(p, 0, last)) && p->numbers[last] == 0);
   if (*header || counting < 2 || p->rows < 2) return SHOAL_OK;
   int64_t below;
@@ -279,6 +283,8 @@ static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
   for (size_t i = 0; i < l->columns; i++) {
     bool empty = p->blanks[i] == p->rows - 1 && (l->header ? p->rows > 1 : !cell(p, 0, i)[0]), index = false;
     if (l->dropped[i]) continue;
+    if (empty && l->label == SHOAL_CSV_NO_LABEL && (l->header ? l->names[i][0] != 0 : i + 1 < l->columns))
+      continue; /* the model may know it */
     if (!empty && l->header && is_unnamed(l->names[i])) SHOAL_TRY(numbers_rows(p, l, i, &index));
     l->dropped[i] = empty || index;
     bool counts = !l->dropped[i] && i != l->label && p->rows > 4 && counts_rows(p, l, i);
@@ -356,17 +362,26 @@ const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char
   return buf;
 }
 
+size_t shoal_csv_feature_column(const shoal_csv_layout *l, size_t feature)
+{
+  size_t i = 0;
+  while (l->dropped[i] || i == l->label || l->place[i] != feature) i++;
+  return i;
+}
+
 /* "a, b, c", or "a, b, c, d, e, ... z" of many features. */
 static void add_names(const shoal_csv_layout *l, shoal_str *s)
 {
   char name[48];
   size_t shown = 0;
-  for (size_t i = 0; i < l->columns; i++) {
-    if (l->dropped[i] || i == l->label) continue;
+  while (shown < l->features) {
+    const size_t i = shoal_csv_feature_column(l, shown);
     if (++shown < SHOWN || shown == l->features)
       shoal_str_add(s, "%s%s", shown > 1 ? ", " : "", shoal_show(l->names[i], name, sizeof name));
-    else if (shown == SHOWN)
+    else {
       shoal_str_add(s, ", ...");
+      shown = l->features - 1;
+    }
   }
 }
 
@@ -436,6 +451,21 @@ static shoal_status warn_of_twins(const probe *p, shoal_csv_layout *l)
                                               more, other == l->label ? one + 1 : other + 1));
 }
 
+/* Columns whose names look the same; each may have half of the numbers, as tables that were joined have it. */
+static shoal_status warn_of_alike(const probe *p, shoal_csv_layout *l)
+{
+  size_t one, other;
+  char text[96], name[48], what[96];
+  if (!l->header || !shoal_find_alike((const char *const *)l->names, l->columns, &one, &other)) return SHOAL_OK;
+  if (l->dropped[one] || l->dropped[other]) return SHOAL_OK;
+  return shoal_texts_take(
+      &l->warnings,
+      shoal_strdup_printf("%s: the names of column %s and column %zu, \"%s\", differ only in %s: are they one?",
+                          p->path, shoal_csv_column_text(l, one, text, sizeof text), other + 1,
+                          shoal_show(l->names[other], name, sizeof name),
+                          shoal_difference(l->names[one], l->names[other], what, sizeof what)));
+}
+
 /* Features without a number in the first rows, for who is told of the first of them. */
 static void list_words(const probe *p, shoal_csv_layout *l)
 {
@@ -447,8 +477,11 @@ static void list_words(const probe *p, shoal_csv_layout *l)
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
     shoal_str_add(&drop, " --drop %zu", i + 1);
   }
-  if (n < 2 || n > MOST || n >= l->features)
+  const bool guessed = !p->args->label && l->numeric[l->label];
+  if (n < 2 || n > MOST || (n >= l->features && !guessed))
     shoal_str_clear(&l->words);
+  else if (guessed)
+    shoal_str_add(&l->words, " hold no numbers: --label takes one of them, --drop leaves one out");
   else
     shoal_str_add(&l->words, " hold no numbers, and%s leave all of these out", drop.text);
   shoal_str_free(&drop);
@@ -535,6 +568,141 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
       p->path, found.spaces ? ", as in --separator ' '" : "");
 }
 
+/* ---- like what a model was trained on ---- */
+
+/* Half or more of the cells that are not empty are classes of the model; `any`: some cell is not empty. */
+static bool holds_classes(const probe *p, const shoal_csv_layout *l, size_t column, bool *any)
+{
+  size_t fits = 0, all = 0;
+  for (size_t r = l->header ? 1 : 0; r < p->rows; r++) {
+    all += cell(p, r, column)[0] != 0;
+    fits += cell(p, r, column)[0] && shoal_csv_like_class(p->like, cell(p, r, column)) >= 0;
+  }
+  *any = all > 0;
+  return all > 0 && 2 * fits >= all;
+}
+
+/* Of the columns that the model does not know one may be the label: by its name, or the last if it holds classes. */
+static void guess_known_label(const probe *p, shoal_csv_layout *l)
+{
+  bool any;
+  l->label = SHOAL_CSV_NO_LABEL;
+  for (size_t i = 0; i < l->columns; i++)
+    if (l->place[i] == SIZE_MAX && !l->dropped[i] && l->header && is_label_name(l->names[i])) {
+      (void)holds_classes(p, l, i, &any);
+      if (any) l->label = i;
+      if (any) return;
+    }
+  for (size_t i = l->columns; i-- > 0;)
+    if (l->place[i] == SIZE_MAX && !l->dropped[i] && holds_classes(p, l, i, &any)) {
+      l->label = i;
+      return;
+    }
+}
+
+/* The first column with that name, or one that looks like it, that is no feature yet; else `columns`. */
+static size_t find_named(const shoal_csv_layout *l, const char *name, bool alike)
+{
+  char shown[256];
+  for (size_t i = 0; i < l->columns; i++)
+    if (!l->dropped[i] && l->place[i] == SIZE_MAX &&
+        (alike ? shoal_look_alike(l->names[i], name) : strcmp(shoal_show(l->names[i], shown, sizeof shown), name) == 0))
+      return i;
+  return l->columns;
+}
+
+static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing)
+{
+  char shown[48];
+  shoal_str lacks = { 0 }, has = { 0 };
+  size_t others = 0;
+  for (size_t i = 0; i < missing->n && i < SHOWN; i++) shoal_str_add(&lacks, "%s\"%s\"", i ? ", " : "", missing->at[i]);
+  if (missing->n > SHOWN) shoal_str_add(&lacks, " and %zu more", missing->n - SHOWN);
+  for (size_t i = 0; i < l->columns; i++)
+    if (l->place[i] == SIZE_MAX && !l->dropped[i] && others++ < SHOWN)
+      shoal_str_add(&has, "%s\"%s\"", others > 1 ? ", " : "", shoal_show(l->names[i], shown, sizeof shown));
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_ARG,
+                 "%s lacks the column%s %s, which %s was trained on%s%s%s: add it (where its values are not known, "
+                 "empty, with --missing mean), or name it as there",
+                 p->path, missing->n > 1 ? "s" : "", lacks.text, p->like->path, has.len ? "; that does not know " : "",
+                 has.len ? has.text : "", others > SHOWN ? ", ..." : "");
+  shoal_str_free(&lacks);
+  shoal_str_free(&has);
+  return st;
+}
+
+/* By their names, in the order of the model. */
+static shoal_status place_named(const probe *p, shoal_csv_layout *l)
+{
+  const shoal_texts *names = &p->like->names;
+  shoal_texts missing = { 0 };
+  char shown[48], what[96];
+  bool *found;
+  shoal_status st = SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(names->n, &found));
+  for (int alike = 0; alike < 2 && st == SHOAL_OK; alike++)
+    for (size_t k = 0; k < names->n && st == SHOAL_OK; k++) {
+      const size_t i = found[k] ? l->columns : find_named(l, names->at[k], alike);
+      if (i < l->columns) {
+        found[k] = true;
+        l->place[i] = k;
+      }
+      if (alike && !found[k]) st = shoal_texts_add(&missing, names->at[k]);
+      if (alike && i < l->columns)
+        st = shoal_texts_take(
+            &l->warnings,
+            shoal_strdup_printf("%s: column %zu, \"%s\", is taken for \"%s\" of %s: they differ only in %s", p->path,
+                                i + 1, shoal_show(l->names[i], shown, sizeof shown), names->at[k], p->like->path,
+                                shoal_difference(l->names[i], names->at[k], what, sizeof what)));
+    }
+  if (st == SHOAL_OK && missing.n) st = refuse_missing(p, l, &missing);
+  shoal_texts_free(&missing);
+  free(found);
+  return st;
+}
+
+/* By their order, of a table without a header; one column more is the label. */
+static shoal_status place_counted(const probe *p, shoal_csv_layout *l)
+{
+  size_t kept = 0, k = 0;
+  for (size_t i = 0; i < l->columns; i++) kept += !l->dropped[i] && i != l->label;
+  if (kept == p->like->features + 1 && !p->args->label) {
+    SHOAL_TRY(guess_label(p, l));
+    kept--;
+  }
+  SHOAL_CHECK(kept == p->like->features, SHOAL_ERR_ARG,
+              "%s has %zu columns for features, %s was trained on %zu%s: give the same ones (--drop leaves one out)",
+              p->path, kept, p->like->path, p->like->features,
+              p->like->names.n && !l->header ? ", and the table has no header that names them" : "");
+  for (size_t i = 0; i < l->columns; i++)
+    if (!l->dropped[i] && i != l->label) l->place[i] = k++;
+  if (!p->like->names.n) return SHOAL_OK;
+  return shoal_texts_take(
+      &l->warnings, shoal_strdup_printf("%s has no header that names its columns: they are taken in the order of %s",
+                                        p->path, p->like->path));
+}
+
+static shoal_status find_known(const probe *p, shoal_csv_layout *l)
+{
+  const char *label = p->args->label;
+  const bool none = shoal_import_unlabelled(p->args);
+  l->like = true;
+  l->label = SHOAL_CSV_NO_LABEL;
+  if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
+  if (!l->header || !p->like->names.n) {
+    SHOAL_TRY(place_counted(p, l));
+  } else {
+    SHOAL_TRY(place_named(p, l));
+    SHOAL_CHECK(!label || none || l->place[l->label] == SIZE_MAX, SHOAL_ERR_ARG,
+                "%s: column %zu is a feature of %s, and not the label", p->path, l->label + 1, p->like->path);
+    if (!label) guess_known_label(p, l);
+  }
+  for (size_t i = 0; i < l->columns; i++) l->dropped[i] |= i != l->label && l->place[i] == SIZE_MAX;
+  l->features = p->like->features;
+  return SHOAL_OK;
+}
+
 /* The label is settled after what is dropped, since an empty last column is not the label. */
 static shoal_status find_all(const probe *p, shoal_csv_layout *l)
 {
@@ -544,8 +712,11 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->numeric));
   for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->place));
+  for (size_t i = 0; i < l->columns; i++) l->place[i] = SIZE_MAX;
   SHOAL_TRY(drop_asked(p, l));
   find_decimal(p, l);
+  if (p->like) return find_known(p, l);
   const bool none = shoal_import_unlabelled(p->args);
   l->label = none ? SHOAL_CSV_NO_LABEL : l->columns - 1;
   if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
@@ -554,9 +725,11 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_CHECK(none || !l->dropped[l->label], SHOAL_ERR_ARG, "%s: column %zu is the label and cannot be dropped",
               p->path, l->label + 1);
   l->features = 0;
-  for (size_t i = 0; i < l->columns; i++) l->features += i != l->label && !l->dropped[i];
+  for (size_t i = 0; i < l->columns; i++)
+    if (i != l->label && !l->dropped[i]) l->place[i] = l->features++;
   SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);
   list_words(p, l);
+  SHOAL_TRY(warn_of_alike(p, l));
   return warn_of_twins(p, l);
 }
 
@@ -569,10 +742,10 @@ static shoal_csv_dialect given_dialect(const shoal_import_args *a)
   return d;
 }
 
-shoal_status shoal_csv_layout_find(const shoal_import_args *a, char decimal, const char *path, const char *text,
-                                   size_t n, shoal_csv_layout *out)
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, const shoal_csv_like *like, char decimal,
+                                   const char *path, const char *text, size_t n, shoal_csv_layout *out)
 {
-  probe p = { .args = a, .path = path };
+  probe p = { .args = a, .like = like, .path = path };
   shoal_csv_layout l = { .dialect = given_dialect(a) };
   shoal_status st;
   if (decimal) l.dialect.decimal = decimal;
@@ -597,6 +770,7 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   for (size_t i = 0; l->names && i < l->columns; i++) free(l->names[i]);
   free(l->names);
   free(l->dropped);
+  free(l->place);
   free(l->numeric);
   shoal_str_free(&l->words);
   shoal_texts_free(&l->warnings);

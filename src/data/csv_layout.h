@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "base/texts.h"
 #include "data/csv.h"
+#include "data/csv_like.h"
 #include "data/dataset.h"
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ typedef struct {
   bool header;
   char **names;  /* [columns] the header, NULL without */
   bool *dropped; /* [columns] neither feature nor label */
+  size_t *place; /* [columns] number of the feature, of columns that are one */
+  bool like;     /* features are those of a model: none may be left out */
   bool *numeric; /* [columns] half or more of the first rows have a number there */
   shoal_str
       words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
@@ -27,9 +30,12 @@ typedef struct {
 
 /** From the first rows of a file, whose n bytes stay as they are.  ERR_IO or ERR_ARG with the option that helps where nothing
  *  can be decided, or where an option does not fit the file.
+ *  @param like  the model whose columns are looked for, or NULL
  *  @param decimal  the decimal sign that a later row turned out to have; 0: the first rows decide */
-shoal_status shoal_csv_layout_find(const shoal_import_args *a, char decimal, const char *path, const char *text,
-                                   size_t n, shoal_csv_layout *out);
+shoal_status shoal_csv_layout_find(const shoal_import_args *a, const shoal_csv_like *like, char decimal,
+                                   const char *path, const char *text, size_t n, shoal_csv_layout *out);
+/** The column of a feature. */
+size_t shoal_csv_feature_column(const shoal_csv_layout *l, size_t feature);
 /** Prints what was understood, and warns of guesses. */
 void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path);
 void shoal_csv_layout_fini(shoal_csv_layout *l);

@@ -18,13 +18,8 @@ enum { SHOWN = 6, MOST_COMPARED = 1000 };
 const char *shoal_csv_feature_text(const void *layout, size_t feature, char *buf, size_t cap)
 {
   const shoal_csv_layout *l = layout;
-  size_t i = 0;
   char text[80];
-  for (;; i++) {
-    if (i == l->label || l->dropped[i]) continue;
-    if (feature-- == 0) break;
-  }
-  snprintf(buf, cap, "column %s", shoal_csv_column_text(l, i, text, sizeof text));
+  snprintf(buf, cap, "column %s", shoal_csv_column_text(l, shoal_csv_feature_column(l, feature), text, sizeof text));
   return buf;
 }
 
@@ -108,11 +103,8 @@ static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
   SHOAL_TRY(make_room(t));
   float *x = t->x + t->rows * l->features;
   const size_t gaps = t->gaps.fields;
-  for (size_t i = 0, feature = 0; i < l->columns; i++)
-    if (i != l->label && !l->dropped[i]) {
-      SHOAL_TRY(read_feature(t, c, i, feature, &x[feature]));
-      feature++;
-    }
+  for (size_t i = 0; i < l->columns; i++)
+    if (i != l->label && !l->dropped[i]) SHOAL_TRY(read_feature(t, c, i, l->place[i], &x[l->place[i]]));
   if (t->gaps.fields > gaps) {
     t->gaps.rows++;
     if (strcmp(t->args->missing, "drop") == 0) return SHOAL_OK;
@@ -156,7 +148,11 @@ static void show_row(const shoal_csv_table *t, const char *which, const char *pa
   char label[48];
   const bool none = t->layout.label == SHOAL_CSV_NO_LABEL;
   shoal_str s = { 0 };
-  for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++) shoal_str_add(&s, "%.7g ", x[i]);
+  for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++)
+    if (isnan(x[i]))
+      shoal_str_add(&s, "(missing) ");
+    else
+      shoal_str_add(&s, "%.7g ", x[i]);
   shoal_info("%s: %s row: %s%s-> %s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
              none ? SHOAL_LABELS_NONE : shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
   shoal_str_free(&s);
@@ -212,7 +208,7 @@ static void warn_left_out(const shoal_csv_table *t, const shoal_csv *c)
 static shoal_status find_layout(shoal_csv_table *t, const char *text, size_t n)
 {
   const char signs[] = { '\0', '.', ',' };
-  SHOAL_TRY(shoal_csv_layout_find(t->args, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
+  SHOAL_TRY(shoal_csv_layout_find(t->args, t->like, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
   SHOAL_TRY(shoal_narrow_init(&t->narrow, t->layout.features));
   return SHOAL_ALLOC(t->layout.features, &t->thousands);
 }
@@ -253,7 +249,7 @@ void shoal_csv_table_fini(shoal_csv_table *t)
   free(t->x);
   free(t->y);
   free(t->test);
-  *t = (shoal_csv_table){ .args = t->args, .proof = t->proof };
+  *t = (shoal_csv_table){ .args = t->args, .like = t->like, .proof = t->proof };
 }
 
 static shoal_status read_files(shoal_csv_table *t, const bool *test)
@@ -304,11 +300,14 @@ static shoal_status fill_gaps(shoal_csv_table *t)
       n++;
     }
     if (!gaps) continue;
-    SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: %s has no value in the training split: %s", t->args->sources[0],
+    SHOAL_CHECK(n > 0 || t->like, SHOAL_ERR_IO, "%s: %s has no value in the training split: %s", t->args->sources[0],
                 shoal_csv_feature_text(&t->layout, k, text, sizeof text),
-                features > 1 ? "leave it out with --drop" : "there is nothing to learn from");
+                shoal_import_unlabelled(t->args) ? "--like RUN fills it with the mean that the model was trained with"
+                : features > 1                   ? "leave it out with --drop"
+                                                 : "there is nothing to learn from");
+    const double mean = t->like ? t->like->mean[k < t->like->scales ? k : 0] : sum / n;
     for (size_t i = 0; i < t->rows; i++)
-      if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)(sum / n);
+      if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)mean;
   }
   return SHOAL_OK;
 }
@@ -321,8 +320,18 @@ shoal_status shoal_csv_table_mend(shoal_csv_table *t)
     shoal_info("%s: no value is missing; --missing does nothing", t->args->sources[0]);
   if (!t->gaps.fields) return SHOAL_OK;
   shoal_csv_column_text(&t->layout, t->gaps.column, text, sizeof text);
-  shoal_info("%s:%zu: column %s has no value, the first of %zu such fields in %zu rows: %s", t->gaps.path, t->gaps.line,
-             text, t->gaps.fields, t->gaps.rows,
-             drops ? "these rows are left out" : "filled with the mean of their column in the training split");
+  char count[80] = "";
+  if (t->gaps.fields > 1)
+    snprintf(count, sizeof count, ", the first of %zu such fields in %zu row%s", t->gaps.fields, t->gaps.rows,
+             t->gaps.rows == 1 ? "" : "s");
+  shoal_info("%s:%zu: column %s has no value%s: %s", t->gaps.path, t->gaps.line, text, count,
+             drops     ? t->gaps.rows > 1 ? "these rows are left out, and samples are numbered without them"
+                                          : "the row is left out, and samples are numbered without it"
+             : t->like ? "filled with the mean of what the model was trained on"
+                       : "filled with the mean of their column in the training split");
+  if (!drops && !t->like && shoal_import_unlabelled(t->args))
+    shoal_warn(
+        "%s: what is missing gets the mean of this table: --like RUN takes that of what the model was trained on",
+        t->args->sources[0]);
   return drops ? SHOAL_OK : fill_gaps(t);
 }

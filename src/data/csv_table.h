@@ -25,6 +25,7 @@ typedef struct {
 
 typedef struct {
   const shoal_import_args *args;
+  const shoal_csv_like *like;     /* or NULL */
   shoal_csv_witness proof, doubt; /* the first number that tells the decimal sign; the first that can be two numbers */
   bool read_again;                /* the proof contradicts how the rows before it were read */
   char *thousands;                /* [features] the sign between groups of digits, or 0 */
@@ -48,7 +49,7 @@ typedef struct {
  *  out.  `t` holds the arguments and else zeros; test [sources] says which are for tests.  ERR_IO with file, line and column of what
  *  cannot be read, and the cure. */
 shoal_status shoal_csv_table_read(shoal_csv_table *t, const bool *test);
-/** Fills what is missing with the mean of its column over the training split, if --missing says so, and tells. */
+/** Fills what is missing with the mean of its column over the training split, or of the model, if --missing says so, and tells. */
 shoal_status shoal_csv_table_mend(shoal_csv_table *t);
 void shoal_csv_table_fini(shoal_csv_table *t);
 /** "column 3, \"width\"" of a feature; `layout` is a shoal_csv_layout. */

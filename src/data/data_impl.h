@@ -83,7 +83,7 @@ struct shoal_dataset {
 };
 /** An empty data set, to be opened. */
 shoal_status shoal_dataset_create(const char *path, shoal_dataset **out);
-/** Opens one of n files, which may lack a training split, or be empty. */
+/** Opens one of n files, which may lack a training split, or be empty; n is 1 if it is to be predicted alone. */
 shoal_status shoal_dataset_open_member(const char *path, size_t n, shoal_dataset **out);
 /** Fills mean and std of the info from those of the data set. */
 void shoal_dataset_fill_scale(shoal_dataset *d);

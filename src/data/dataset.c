@@ -291,12 +291,12 @@ static shoal_status try_to_open(void *dataset)
 }
 
 /* n: how many files the data set has.  All together are looked at as much as one is. */
-static shoal_status open_file(const char *path, size_t n, shoal_dataset **out)
+static shoal_status open_file(const char *path, size_t n, bool alone, shoal_dataset **out)
 {
   enum { TRY_S = 5, PLACES = 64 };
   shoal_dataset *d;
   SHOAL_TRY(shoal_dataset_create(path, &d));
-  d->alone = n == 1;
+  d->alone = alone;
   d->look_bytes = hold_default / n;
   d->look_places = SHOAL_MAX(PLACES / n, (size_t)1);
   shoal_status st, tried = SHOAL_OK;
@@ -323,12 +323,12 @@ fail:
 
 shoal_status shoal_dataset_open(const char *path, shoal_dataset **out)
 {
-  return open_file(path, 1, out);
+  return open_file(path, 1, true, out);
 }
 
 shoal_status shoal_dataset_open_member(const char *path, size_t n, shoal_dataset **out)
 {
-  return open_file(path, n, out);
+  return open_file(path, n, false, out);
 }
 
 void shoal_dataset_close(shoal_dataset *d)

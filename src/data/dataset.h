@@ -49,6 +49,9 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 /** Opens several files as one data set (several.c); patterns such as "part-*.h5" stand for what they match, sorted by name.
  *  @return also ERR_USAGE if a file comes twice, ERR_IO if the files do not fit together */
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out);
+/** The same for predictions: one file or all of them may have tests alone, which are then the test split, and no training split.
+ *  ERR_USAGE if there is no sample. */
+shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, shoal_dataset **out);
 /** The files that these names and patterns stand for, in the order of that data set.  ERR_IO. */
 shoal_status shoal_dataset_match(const char *const *patterns, size_t n, shoal_texts *out);
 /** The files of a data set, in order; of one in a single file that itself. */
@@ -121,6 +124,8 @@ typedef struct {
   const char *thousands;           /* csv: the sign between groups of three digits; NULL: as it looks */
   const char *
       missing; /* csv: of rows with an empty feature or a mark like NA: "drop", or "mean" of the column; NULL: an error */
+  const char
+      *like; /* csv: a checkpoint, exported model or data set, whose columns, classes and means are taken; NULL: none */
 } shoal_import_args;
 /** ERR_USAGE for an option that does nothing for this kind or beside another one. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path);

@@ -13,16 +13,6 @@ static int by_name(const void *a, const void *b)
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static shoal_status split_lines(const char *text, shoal_texts *out)
-{
-  for (const char *at = text;; at++) {
-    const size_t n = strcspn(at, "\n");
-    SHOAL_TRY(shoal_texts_add_n(out, at, n));
-    at += n;
-    if (!*at) return SHOAL_OK;
-  }
-}
-
 /* "a, b, c, ..." */
 static char *list_names(const shoal_texts *t)
 {
@@ -33,11 +23,35 @@ static char *list_names(const shoal_texts *t)
   return s.text;
 }
 
+/* Tables with another number of columns: which are missing, and which are too many. */
+static shoal_status refuse_count(const char *one, const shoal_texts *here, const char *other, const shoal_texts *there)
+{
+  shoal_texts missing = { 0 }, more = { 0 };
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; st == SHOAL_OK && i < there->n; i++)
+    if (!shoal_texts_have(here, there->at[i])) st = shoal_texts_add(&missing, there->at[i]);
+  for (size_t i = 0; st == SHOAL_OK && i < here->n; i++)
+    if (!shoal_texts_have(there, here->at[i])) st = shoal_texts_add(&more, here->at[i]);
+  if (st == SHOAL_OK) {
+    char *lacks = missing.n ? list_names(&missing) : NULL, *has = more.n ? list_names(&more) : NULL;
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "%s has %zu feature%s, %s has %zu%s%s%s%s: shoal data import csv with --like %s takes the same "
+                    "columns from its table",
+                    one, here->n, here->n == 1 ? "" : "s", other, there->n, lacks ? "; missing: " : "",
+                    lacks ? lacks : "", has ? "; not known there: " : "", has ? has : "", other);
+    free(lacks);
+    free(has);
+  }
+  shoal_texts_free(&missing);
+  shoal_texts_free(&more);
+  return st;
+}
+
 static shoal_status compare(const char *one, shoal_texts *here, const char *other, shoal_texts *there)
 {
   size_t at = 0;
   char a[80], b[80];
-  if (here->n != there->n) return SHOAL_OK; /* the shape says so */
+  if (here->n != there->n) return refuse_count(one, here, other, there);
   while (at < here->n && strcmp(here->at[at], there->at[at]) == 0) at++;
   if (at == here->n) return SHOAL_OK;
   shoal_show(here->at[at], a, sizeof a);
@@ -64,8 +78,8 @@ shoal_status shoal_features_compare(const char *one, const char *names, const ch
 {
   shoal_texts here = { 0 }, there = { 0 };
   if (!names || !trained || strcmp(names, trained) == 0) return SHOAL_OK;
-  shoal_status st = split_lines(names, &here);
-  if (st == SHOAL_OK) st = split_lines(trained, &there);
+  shoal_status st = shoal_texts_add_lines(&here, names);
+  if (st == SHOAL_OK) st = shoal_texts_add_lines(&there, trained);
   if (st == SHOAL_OK) st = compare(one, &here, other, &there);
   shoal_texts_free(&here);
   shoal_texts_free(&there);

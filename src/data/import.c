@@ -21,7 +21,8 @@ enum {
   SEPARATOR = 64,
   DECIMAL = 128,
   THOUSANDS = 256,
-  MISSING = 512
+  MISSING = 512,
+  LIKE = 1024
 };
 
 static const struct {
@@ -39,7 +40,7 @@ static const struct {
   { "csv",
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
-    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING },
+    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING | LIKE },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
@@ -75,6 +76,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--decimal", DECIMAL, a->decimal != NULL },
     { "--thousands", THOUSANDS, a->thousands != NULL },
     { "--missing", MISSING, a->missing != NULL },
+    { "--like", LIKE, a->like != NULL },
   };
   for (size_t i = 0; i < SHOAL_COUNT(options); i++) {
     if (!options[i].given || (has & options[i].option)) continue;

@@ -49,7 +49,7 @@ static shoal_status warn_of_one_hot(const shoal_csv_table *t)
 {
   uint8_t *ones;
   char text[80];
-  if (t->classes.classes != 2 || t->classes.names.len) return SHOAL_OK; /* so none without labels */
+  if (t->like || t->classes.classes != 2 || t->classes.names.len) return SHOAL_OK; /* so none without labels */
   SHOAL_TRY(SHOAL_ALLOC(t->rows, &ones));
   const size_t width = find_one_hot(t, ones);
   free(ones);
@@ -79,6 +79,28 @@ static void tell_classes(const shoal_csv_table *t)
   shoal_str_free(&s);
 }
 
+/* The classes of a model, some of which may not occur. */
+static shoal_status map_known(shoal_csv_table *t)
+{
+  const shoal_csv_like *like = t->like;
+  char shown[48];
+  for (size_t i = 0; i < t->classes.n; i++) {
+    shoal_csv_class *c = &t->classes.all[i];
+    c->rank = shoal_csv_like_class(like, c->text);
+    SHOAL_CHECK(
+        c->rank >= 0, SHOAL_ERR_IO,
+        "%s:%zu:%zu: label \"%s\" is no class of %s: correct it, name the column of the labels with --label, or "
+        "predict without labels, by --label none",
+        c->path, c->line, c->column, shoal_show(c->text, shown, sizeof shown), like->path);
+  }
+  for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
+  for (size_t k = 0; k < like->class_names.n; k++)
+    (void)shoal_labels_add_name(&t->classes.names, k == 0, like->class_names.at[k]);
+  t->classes.classes = (int32_t)like->classes;
+  shoal_info("labels are the %" PRId32 " classes of %s", t->classes.classes, like->path);
+  return SHOAL_OK;
+}
+
 static shoal_status map_labels(shoal_csv_table *t)
 {
   char column[80];
@@ -87,6 +109,7 @@ static shoal_status map_labels(shoal_csv_table *t)
     shoal_str_add(&t->classes.names, SHOAL_LABELS_NONE);
     return SHOAL_OK;
   }
+  if (t->like) return map_known(t);
   shoal_csv_column_text(&t->layout, t->layout.label, column, sizeof column);
   SHOAL_TRY(shoal_csv_classes_finish(&t->classes, &t->layout.dialect, t->args->sources[0], column));
   for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
@@ -101,9 +124,8 @@ static shoal_status map_labels(shoal_csv_table *t)
 static void list_features(const shoal_csv_layout *l, shoal_str *out)
 {
   char name[256];
-  for (size_t i = 0; l->header && i < l->columns; i++)
-    if (i != l->label && !l->dropped[i])
-      shoal_str_add(out, "%s%s", out->len ? "\n" : "", shoal_show(l->names[i], name, sizeof name));
+  for (size_t k = 0; l->header && k < l->features; k++)
+    shoal_str_add(out, "%s%s", k ? "\n" : "", shoal_show(l->names[shoal_csv_feature_column(l, k)], name, sizeof name));
 }
 
 static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
@@ -113,7 +135,10 @@ static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
   shoal_data_writer *w;
   shoal_import_source_text(t->args, source, sizeof source);
   shoal_str names = { 0 };
-  list_features(&t->layout, &names);
+  if (t->like)
+    for (size_t k = 0; k < t->like->names.n; k++) shoal_str_add(&names, "%s%s", k ? "\n" : "", t->like->names.at[k]);
+  else
+    list_features(&t->layout, &names);
   shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source,
                            .feature_names = names.text };
   shoal_status st = shoal_data_expect(out_path, &spec, t->rows);
@@ -130,24 +155,33 @@ static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
   return st;
 }
 
+/* No test samples are drawn from a table that a model is to predict, unless that is asked for. */
+static bool is_for_predictions(const shoal_import_args *a)
+{
+  return shoal_import_unlabelled(a) || (a->like && !a->train_count && !*a->test_share);
+}
+
 static shoal_status import_all(const shoal_import_args *a, const char *out_path)
 {
   shoal_csv_table t = { .args = a };
+  shoal_csv_like like = { 0 };
   shoal_import_roles roles = { 0 };
   shoal_status st;
+  if (a->like) SHOAL_TRY_GOTO(st, shoal_csv_like_read(a->like, &like), done);
+  if (a->like) t.like = &like;
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
   SHOAL_TRY_GOTO(st, shoal_csv_table_read(&t, roles.test), done);
   tell_thousands(&t);
   shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
-  if (!roles.by_name && !shoal_import_unlabelled(a))
-    SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
+  if (!roles.by_name && !is_for_predictions(a)) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
   SHOAL_TRY_GOTO(st, shoal_csv_table_mend(&t), done);
   st = write_table(&t, out_path);
 done:
   shoal_import_roles_fini(&roles);
   shoal_csv_table_fini(&t);
+  shoal_csv_like_fini(&like);
   return st;
 }
 
@@ -214,7 +248,7 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   bool *empty = NULL;
   shoal_status st;
   static const double no_share = 0;
-  if (shoal_import_unlabelled(a) && !a->test_share && !a->train_count) kept.test_share = &no_share;
+  if ((shoal_import_unlabelled(a) || a->like) && !a->test_share && !a->train_count) kept.test_share = &no_share;
   if (a->n_sources < 2) return import_all(&kept, out_path);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &sources), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &empty), done);

@@ -7,6 +7,7 @@
  * order (by value if all are numbers), so that an empty folder leaves no gap between their numbers.  All images must have one
  * size; if one has colours, all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden
  * files are ignored, and so is what a system or its file browser leaves behind (__MACOSX, Thumbs.db). */
+#include "base/alike.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -34,9 +35,10 @@ typedef struct {
 /* What was found in the folder of a class, for one split. */
 typedef struct {
   char *path, *other;    /* other: path of a file that is no image, or NULL */
+  char *inside;          /* the first folder in it, or NULL; "again, a link" */
   size_t images, others; /* files that are images, and that are none */
-  bool test, folders;    /* folders: it has folders inside */
-  bool hidden;           /* all that it has are files that are ignored */
+  bool test;
+  bool hidden; /* all that it has are files that are ignored */
 } class_folder;
 
 typedef struct {
@@ -67,6 +69,7 @@ static void close_images(images *m)
   for (size_t i = 0; i < m->n_folders; i++) {
     free(m->folders[i].path);
     free(m->folders[i].other);
+    free(m->folders[i].inside);
   }
   free(m->folders);
   free(m->stray);
@@ -181,6 +184,21 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   return SHOAL_OK;
 }
 
+static bool is_link(const char *path)
+{
+  struct stat info;
+  return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+/* "more", or "again, a link": caller frees. */
+static char *name_entry(const char *folder, const char *name)
+{
+  char *path = shoal_path_join(folder, name);
+  char *text = shoal_strdup_printf("%s%s", name, is_link(path) ? ", a link" : "");
+  free(path);
+  return text;
+}
+
 /* Takes over `path`. */
 static shoal_status add_folder(images *m, char *path, bool test)
 {
@@ -200,7 +218,7 @@ static shoal_status add_folder(images *m, char *path, bool test)
     free(file);
   }
   if (st == SHOAL_OK) st = list_folder(path, FOLDERS, &inside);
-  f->folders = inside.n > 0;
+  if (inside.n) f->inside = name_entry(path, inside.at[0]);
   if (st == SHOAL_OK) st = list_folder(path, HIDDEN, &hidden);
   f->hidden = hidden.n > 0;
   shoal_texts_free(&files);
@@ -304,12 +322,29 @@ static shoal_status has_splits(const char *folder, const shoal_texts *inside, bo
   return st;
 }
 
-static shoal_status has_folders(const char *folder, const char *name, bool *out)
+/* Whether it has folders, and whether an image lies in one of them. */
+static shoal_status look_for_classes(const char *folder, const char *name, bool *folders, bool *found)
 {
   shoal_texts inside = { 0 };
+  shoal_error ignored;
+  shoal_image look;
   char *path = shoal_path_join(folder, name);
   shoal_status st = list_folder(path, FOLDERS, &inside);
-  *out = inside.n > 0;
+  *folders = inside.n > 0;
+  *found = false;
+  for (size_t i = 0; st == SHOAL_OK && i < inside.n && !*found; i++) {
+    shoal_texts files = { 0 };
+    char *class = shoal_path_join(path, inside.at[i]);
+    st = list_folder(class, FILES, &files);
+    for (size_t k = 0; st == SHOAL_OK && k < files.n && !*found; k++) {
+      char *file = shoal_path_join(class, files.at[k]);
+      *found = shoal_image_look(file, &look) != SHOAL_OK || look.width > 0; /* one that cannot be read is told later */
+      shoal_error_take(&ignored);
+      free(file);
+    }
+    free(class);
+    shoal_texts_free(&files);
+  }
   shoal_texts_free(&inside);
   free(path);
   return st;
@@ -325,14 +360,15 @@ static shoal_status keep_splits(const shoal_import_args *a, const char *folder, 
   SHOAL_TRY(SHOAL_ALLOC(inside->n + 1, &drop));
   shoal_import_leave_out(a, (const char *const *)inside->at, inside->n, drop);
   for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++) {
-    bool classes = true;
+    bool folders = true, classes = true;
     if (shoal_import_names_split(inside->at[i])) continue;
-    st = has_folders(folder, inside->at[i], &classes);
+    st = look_for_classes(folder, inside->at[i], &folders, &classes);
     drop[i] = !classes;
     if (classes)
       shoal_warn("%s/%s is for training, too, since no word of its name is train, test or val", folder, inside->at[i]);
     else
-      shoal_warn("%s/%s is left out: it stands beside train and has no folders of classes", folder, inside->at[i]);
+      shoal_warn("%s/%s is left out: it stands beside train and has no %s", folder, inside->at[i],
+                 folders ? "images in folders of classes" : "folders of classes");
   }
   for (size_t i = 0; i < inside->n; i++)
     if (drop[i])
@@ -387,9 +423,10 @@ static const char *why_none(const class_folder *f, char *buf, size_t cap)
     snprintf(buf, cap, "holds only %.80s%s", shoal_path_base(f->other), others);
   else
     snprintf(buf, cap, "%s",
-             f->folders  ? "holds only folders, which are not looked into"
-             : f->hidden ? "holds only hidden files"
-                         : "is empty");
+             f->inside && is_link(f->path) ? "is a link to a folder of folders, which are not looked into"
+             : f->inside                   ? "holds only folders, which are not looked into"
+             : f->hidden                   ? "holds only hidden files"
+                                           : "is empty");
   return buf;
 }
 
@@ -427,6 +464,29 @@ static const class_folder *find_trained(const images *m, const char *name)
   return NULL;
 }
 
+/* The same name with its accents written otherwise, or in capitals: two folders that look like one. */
+static shoal_status refuse_alike(const class_folder *tested, const class_folder *trained)
+{
+  const char *name = shoal_path_base(trained->path);
+  const size_t folder = (size_t)(shoal_path_base(tested->path) - tested->path);
+  char what[96];
+  shoal_str command = { 0 };
+  char *new_path = shoal_strdup_printf("%.*s%s", (int)folder, tested->path, name);
+  shoal_str_add(&command, "mv ");
+  shoal_str_add_word(&command, tested->path);
+  shoal_str_add(&command, " ");
+  shoal_str_add_word(&command, new_path);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_IO,
+                 "%s has %zu images, but the training split has none under this name, which differs from that of %s "
+                 "only in %s: if they are one class, %s",
+                 tested->path, tested->images, trained->path,
+                 shoal_difference(name, shoal_path_base(tested->path), what, sizeof what), command.text);
+  shoal_str_free(&command);
+  free(new_path);
+  return st;
+}
+
 /* A class cannot be tested without having been trained.  Its folder may be empty, missing, or be called otherwise. */
 static shoal_status refuse_untrained(const images *m, const class_folder *tested)
 {
@@ -434,6 +494,10 @@ static shoal_status refuse_untrained(const images *m, const class_folder *tested
   const class_folder *trained = find_trained(m, name);
   const char *near = trained ? NULL : shoal_nearest(name, (const char *const *)m->classes.at, m->classes.n);
   char none[128];
+  for (size_t i = 0; i < m->n_folders && !trained; i++)
+    if (!m->folders[i].test && m->folders[i].images &&
+        shoal_look_alike(shoal_path_base(m->folders[i].path), shoal_path_base(tested->path)))
+      return refuse_alike(tested, &m->folders[i]);
   return SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s has %zu images, but the training split has none (%s%s%s): add images to train with, or remove %s",
@@ -488,13 +552,13 @@ static void warn_unseen(const images *m)
   char more[48] = "";
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
-    if (!f->images || !f->folders) continue;
+    if (!f->images || !f->inside) continue;
     if (nested++ == 0) first = f;
   }
   if (nested > 1) snprintf(more, sizeof more, ", and %zu more have", nested - 1);
   if (nested)
-    shoal_warn("%s has folders inside%s, which are not looked into: images in them belong to no class", first->path,
-               more);
+    shoal_warn("%s has folders inside (%s)%s, which are not looked into: images in them belong to no class",
+               first->path, first->inside, more);
   if (m->strays > 1) snprintf(more, sizeof more, " and %zu more images are", m->strays - 1);
   if (m->table) {
     char *command = folders_command(m, m->n_folders == 1 ? m->folders[0].path : m->folder);
@@ -576,20 +640,6 @@ static void warn_moving(const images *m)
         m->moving.n, m->moving.n > 1 ? "s have" : " has", m->moving.first);
 }
 
-/* "cat" and "Cat" become two classes, which is seldom meant. */
-static void warn_alike(const images *m)
-{
-  enum { MOST = 1000 };
-  char one[64], other[64];
-  for (size_t i = 1; i < m->classes.n && m->classes.n <= MOST; i++)
-    for (size_t k = 0; k < i; k++)
-      if (shoal_labels_look_alike(m->classes.at[i], m->classes.at[k])) {
-        shoal_warn("the folders \"%s\" and \"%s\" differ only in capitals or spaces, and become two classes",
-                   shoal_show(m->classes.at[k], one, sizeof one), shoal_show(m->classes.at[i], other, sizeof other));
-        return;
-      }
-}
-
 static void warn_odd(const images *m)
 {
   if (m->odd.n)
@@ -633,7 +683,7 @@ static shoal_status refuse_without_images(const images *m, const char *folder)
 {
   const char *inner = NULL;
   for (size_t i = 0; i < m->n_folders && !inner; i++)
-    if (m->folders[i].folders) inner = m->folders[i].path;
+    if (m->folders[i].inside) inner = m->folders[i].path;
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes%s%s%s", folder,
                     inner ? "; if the folders in " : "", inner ? inner : "",
                     inner ? " are the classes, give that" : "");
@@ -657,10 +707,9 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
                    "%s has no image in the folders of its test split: add some, or remove the split to have one drawn",
                    a->sources[0]);
   warn_left_out(&m, a->sources[0]);
-  shoal_info("%s: %zu images of %d x %d, %s, in %zu classes", a->sources[0], m.files.n, m.form.width, m.form.height,
-             m.form.channels == 3 ? "in colour" : "grey", m.classes.n);
+  shoal_info("%s: %zu images of %d x %d, %s, in %zu class%s", a->sources[0], m.files.n, m.form.width, m.form.height,
+             m.form.channels == 3 ? "in colour" : "grey", m.classes.n, m.classes.n == 1 ? "" : "es");
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
-  warn_alike(&m);
   tell_converted(&m);
   warn_deep(&m);
   warn_moving(&m);

@@ -1,7 +1,10 @@
 /* Counting of labels in a hash table of distinct values, and the judgement of the counts.  See labels.h. */
 #include "data/labels.h"
+#include "base/alike.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/texts.h"
 #include "data/contents.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -206,16 +209,6 @@ const shoal_label *shoal_labels_mark(const shoal_labels *l)
   return is_round_mark(high->value) && below < high->value / 2 ? high : NULL;
 }
 
-bool shoal_labels_look_alike(const char *a, const char *b)
-{
-  for (;; a++, b++) {
-    while (isspace((unsigned char)*a) || strncmp(a, "\xc2\xa0", 2) == 0) a += *a == '\xc2' ? 2 : 1;
-    while (isspace((unsigned char)*b) || strncmp(b, "\xc2\xa0", 2) == 0) b += *b == '\xc2' ? 2 : 1;
-    if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) return false;
-    if (!*a) return true;
-  }
-}
-
 bool shoal_labels_add_name(shoal_str *names, bool first, const char *name)
 {
   bool broken = false;
@@ -357,6 +350,25 @@ static size_t add_lopsided(const shoal_labels *l, shoal_str *out)
   return 1;
 }
 
+/* "cat" and "Cat", or a name with its accents in two ways: two classes, which is seldom meant. */
+static size_t add_alike(const shoal_labels *l, shoal_str *out)
+{
+  shoal_texts names = { 0 };
+  shoal_error ignored;
+  size_t one = 0, other = 0;
+  char what[96];
+  if (shoal_texts_add_lines(&names, l->names) != SHOAL_OK) shoal_error_take(&ignored);
+  const bool found = shoal_find_alike((const char *const *)names.at, names.n, &one, &other);
+  if (found) {
+    add_class(l, "classes ", (int64_t)one, out);
+    add_class(l, " and ", (int64_t)other, out);
+    shoal_str_add(out, " differ only in %s, and are two: if one is meant, write them alike\n",
+                  shoal_difference(names.at[one], names.at[other], what, sizeof what));
+  }
+  shoal_texts_free(&names);
+  return found;
+}
+
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
 {
   size_t lines = 0;
@@ -366,11 +378,16 @@ size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
     return 1;
   }
   if (l->distinct == 1) {
-    shoal_str_add(out, "one class only: all %" PRIu64 " labels are %" PRId64 "; are these the labels?\n",
-                  l->n[0] + l->n[1], l->all[0].value);
+    const uint64_t n = l->n[0] + l->n[1];
+    if (n > 1)
+      shoal_str_add(out, "one class only: all %" PRIu64 " labels are %" PRId64 "; are these the labels?\n", n,
+                    l->all[0].value);
+    else
+      shoal_str_add(out, "one class only: the one label is %" PRId64 "\n", l->all[0].value);
     return 1;
   }
   lines += add_missing(l, out);
+  lines += add_alike(l, out);
   lines += add_lopsided(l, out);
   if (l->n[SHOAL_TEST]) lines += add_split(l, out);
   return lines;

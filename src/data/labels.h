@@ -64,8 +64,6 @@ void shoal_labels_warn(const shoal_labels *l, const char *path);
 /** What is wrong with the n numbers of a sample where labels should be one-hot, with the cure; NULL if just one is 1 and all
  *  others are 0. */
 const char *shoal_labels_row(uint64_t n, const double *row);
-/** Whether two names are equal but for capitals, and for spaces, those that do not break a line, too. */
-bool shoal_labels_look_alike(const char *a, const char *b);
 /** Adds a name to the names, which are one per line: a line end inside becomes "\\n" or "\\r", as it is typed.
  *  @return whether there was one */
 bool shoal_labels_add_name(shoal_str *names, bool first, const char *name);

@@ -182,7 +182,6 @@ static shoal_status match_tests(const arrays *a, const char *path, shoal_data_na
   SHOAL_TRY(choose(a, path, PART_X, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[0]));
   SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TEST, SPLIT_VALIDATION, "test labels", out->y[0]));
   out->tests_only = out->x[0][0] && out->y[0][0];
-  if (!out->tests_only) out->x[0][0] = '\0';
   return SHOAL_OK;
 }
 
@@ -251,6 +250,12 @@ static shoal_status refuse_without_training(const arrays *a, const char *path)
         "%s has no training samples: /%s and /%s are for tests; data.file takes it beside a file for training, "
         "as in data.file=[train.h5,%s]",
         path, tests.x[0], tests.y[0], path);
+  if (st == SHOAL_OK && tests.x[0][0])
+    return tell_contents(SHOAL_FAIL(SHOAL_ERR_IO,
+                                    "%s: /%s has samples but no array has their labels: /%s is expected; for "
+                                    "predictions any class does, as zeros",
+                                    path, tests.x[0], strchr(tests.x[0], '/') ? "test/y" : "y_test"),
+                         a->file, path);
   st = SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s has no training samples: /train/x and /train/y (or names like X_train, y_train, images, labels) are "
@@ -275,8 +280,10 @@ static shoal_status match_foreign(const arrays *a, const char *path, bool alone,
     x = PART_TOKENS;
     SHOAL_TRY(choose(a, path, x, SPLIT_TRAIN, SPLIT_PLAIN, "training tokens", out->x[0]));
   }
-  if (!out->x[0][0] && !alone) SHOAL_TRY(match_tests(a, path, out));
-  if (out->tests_only) return SHOAL_OK;
+  shoal_data_names tests = { .foreign = true };
+  if (!out->x[0][0] && !alone) SHOAL_TRY(match_tests(a, path, &tests));
+  if (tests.tests_only) *out = tests;
+  if (tests.tests_only) return SHOAL_OK;
   if (!out->x[0][0]) return refuse_without_training(a, path);
   out->text = x == PART_TOKENS;
   read_name(out->x[0], &part, &split);

@@ -112,9 +112,10 @@ static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
   return SHOAL_OK;
 }
 
-/* Of all training samples: means add up by samples, and so do mean squares. */
+/* Of all training samples, or of those for tests if there are no others: means add up by samples, and so do mean squares. */
 static shoal_status pool_scale(shoal_dataset *d)
 {
+  const shoal_split split = d->info.n[SHOAL_TRAIN] ? SHOAL_TRAIN : SHOAL_TEST;
   d->scales = d->member[0]->scales;
   SHOAL_TRY(SHOAL_ALLOC(2 * d->scales, &d->mean));
   d->std = d->mean + d->scales;
@@ -122,7 +123,7 @@ static shoal_status pool_scale(shoal_dataset *d)
     double mean = 0, square = 0;
     for (size_t i = 0; i < d->n_members; i++) {
       const shoal_dataset *m = d->member[i];
-      double share = (double)m->info.n[SHOAL_TRAIN] / (double)d->info.n[SHOAL_TRAIN];
+      double share = (double)m->info.n[split] / (double)d->info.n[split];
       mean += share * m->mean[g];
       square += share * (m->std[g] * m->std[g] + m->mean[g] * m->mean[g]);
     }
@@ -132,7 +133,7 @@ static shoal_status pool_scale(shoal_dataset *d)
   return SHOAL_OK;
 }
 
-static shoal_status combine(shoal_dataset *d)
+static shoal_status combine(shoal_dataset *d, bool trains)
 {
   const shoal_dataset *first = d->member[0];
   bool stated = true;
@@ -155,7 +156,8 @@ static shoal_status combine(shoal_dataset *d)
   }
   d->info.checksum = crc;
   d->has_classes = stated;
-  SHOAL_CHECK(d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: all files are for tests, none for training", d->path);
+  SHOAL_CHECK(!trains || d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: all files are for tests, none for training",
+              d->path);
   for (size_t i = 0; i < d->n_members; i++) {
     d->member[i]->info.classes = d->info.classes;
     d->member[i]->labels.stated = d->info.classes;
@@ -189,13 +191,13 @@ static shoal_status leave_out_empty(const shoal_texts *l, shoal_dataset *d)
   return st;
 }
 
-static shoal_status open_several(const shoal_texts *l, shoal_dataset *d)
+static shoal_status open_several(const shoal_texts *l, bool trains, shoal_dataset *d)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
   for (; d->n_members < l->n; d->n_members++)
     SHOAL_TRY(open_member(l->at[d->n_members], l->n, &d->member[d->n_members]));
   SHOAL_TRY(leave_out_empty(l, d));
-  SHOAL_TRY(combine(d));
+  SHOAL_TRY(combine(d, trains));
   shoal_dataset_fill_scale(d);
   shoal_dataset_hold(d, d->hold_bytes);
   shoal_info("%zu files are one data set, in this order: %s", d->n_members, d->path);
@@ -208,14 +210,24 @@ shoal_status shoal_dataset_match(const char *const *patterns, size_t n, shoal_te
   return SHOAL_OK;
 }
 
-shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
+static shoal_status open_one(const char *path, bool trains, shoal_dataset **out)
+{
+  if (trains) return shoal_dataset_open(path, out);
+  SHOAL_TRY(open_member(path, 1, out));
+  if (!(*out)->empty) return SHOAL_OK;
+  shoal_dataset_close(*out);
+  *out = NULL;
+  return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no samples: there is nothing to predict", path);
+}
+
+static shoal_status open_all(const char *const *patterns, size_t n, bool trains, shoal_dataset **out)
 {
   shoal_texts l = { 0 };
   shoal_dataset *d = NULL;
   shoal_status st = shoal_dataset_match(patterns, n, &l);
   if (st != SHOAL_OK) goto done;
   if (l.n == 1) {
-    st = shoal_dataset_open(l.at[0], out);
+    st = open_one(l.at[0], trains, out);
     goto done;
   }
   shoal_str path = { 0 };
@@ -223,7 +235,7 @@ shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal
   if (l.n > SHOWN) shoal_str_add(&path, " and %zu more", l.n - SHOWN);
   st = shoal_dataset_create(path.text, &d);
   shoal_str_free(&path);
-  if (st == SHOAL_OK) st = open_several(&l, d);
+  if (st == SHOAL_OK) st = open_several(&l, trains, d);
   if (st == SHOAL_OK)
     *out = d;
   else
@@ -231,6 +243,16 @@ shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal
 done:
   shoal_texts_free(&l);
   return st;
+}
+
+shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
+{
+  return open_all(patterns, n, true, out);
+}
+
+shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, shoal_dataset **out)
+{
+  return open_all(patterns, n, false, out);
 }
 
 size_t shoal_dataset_files(const shoal_dataset *d)

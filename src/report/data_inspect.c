@@ -323,9 +323,9 @@ static void print_table(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
   char shape[96], amount[32], text[1024], path[1024];
-  fprintf(out, "%s\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n  source    %s\n",
-          shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind], i->classes, type_name(i),
-          shoal_data_shape_text(&i->sample, shape, sizeof shape),
+  fprintf(out, "%s\n  kind      %s, %" PRId64 " class%s\n  sample    %s %s\n  source    %s\n",
+          shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind], i->classes,
+          i->classes == 1 ? "" : "es", type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
           i->source[0] ? shoal_show(i->source, text, sizeof text) : "not stored");
   fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
           !f->stored.has_checksum ? " (none stored)"
@@ -360,8 +360,9 @@ static void print_whole(const facts *f, size_t files, FILE *out)
 {
   const shoal_data_info *i = f->info;
   char shape[96], amount[32];
-  fprintf(out, "%zu files as one data set\n  kind      %s, %" PRId64 " classes\n  sample    %s %s\n", files,
-          kinds[i->kind], i->classes, type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape));
+  fprintf(out, "%zu files as one data set\n  kind      %s, %" PRId64 " class%s\n  sample    %s %s\n", files,
+          kinds[i->kind], i->classes, i->classes == 1 ? "" : "es", type_name(i),
+          shoal_data_shape_text(&i->sample, shape, sizeof shape));
   fprintf(out, "\n%8s %12s %12s\n", "split", "samples", "size");
   for (int s = 0; s < 2; s++)
     if (i->n[s])

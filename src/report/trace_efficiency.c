@@ -52,12 +52,13 @@ static size_t next_last(const shoal_trace_arrivals *k, size_t n, const size_t *n
 }
 
 static void print_arrivals(const shoal_trace_run *r, const shoal_trace_replay *x, const shoal_trace_arrivals *k,
-                           FILE *out)
+                           int width, FILE *out)
 {
   size_t named[RANKS_SHOWN], shown = 0;
   char name[2 * SHOAL_TRACE_KIND_NAME];
   double all = (double)k->exchanges;
-  fprintf(out, "%-24.24s %9llu %12.3f %12.3f ", shoal_show(k->name, name, sizeof name),
+  shoal_show(k->name, name, sizeof name);
+  fprintf(out, "%s%*s %9llu %12.3f %12.3f ", name, width - (int)shoal_text_width(name), "",
           (unsigned long long)k->exchanges, (double)k->wait_ns * 1e-9,
           k->others ? (double)k->ahead_ns * 1e-6 / (double)k->others : 0);
   for (size_t i; shown < RANKS_SHOWN && (i = next_last(k, x->n, named, shown)) < x->n; shown++) {
@@ -76,9 +77,13 @@ static void print_all_arrivals(const shoal_trace_run *r, const shoal_trace_repla
     if (x->kinds[i].exchanges > 0) order[n++] = &x->kinds[i];
   if (n > 0) {
     qsort(order, n, sizeof *order, by_waits);
-    fprintf(out, "\n%-24s %9s %12s %12s  last to begin, share of the exchanges\n", "exchange", "number", "waited, s",
-            "ahead, ms");
-    for (size_t i = 0; i < n && i < KINDS_SHOWN; i++) print_arrivals(r, x, order[i], out);
+    int width = 24; /* of the longest name */
+    char name[2 * SHOAL_TRACE_KIND_NAME];
+    for (size_t i = 0; i < n && i < KINDS_SHOWN; i++)
+      width = SHOAL_MAX(width, (int)shoal_text_width(shoal_show(order[i]->name, name, sizeof name)));
+    fprintf(out, "\n%-*s %9s %12s %12s  last to begin, share of the exchanges\n", width, "exchange", "number",
+            "waited, s", "ahead, ms");
+    for (size_t i = 0; i < n && i < KINDS_SHOWN; i++) print_arrivals(r, x, order[i], width, out);
     if (n > KINDS_SHOWN) fprintf(out, "and %zu more kinds\n", n - KINDS_SHOWN);
   }
   free(order);

@@ -119,6 +119,12 @@ static bool ends_with(const char *path, const char *ending)
 shoal_status shoal_network_export(const char *path, const char *out)
 {
   char *file;
+  SHOAL_CHECK(ends_with(out, ".h5") || ends_with(out, ".hdf5") || ends_with(out, ".onnx") ||
+                  ends_with(out, ".safetensors"),
+              SHOAL_ERR_USAGE,
+              "-o %s: its ending says the format, and this is none: NAME.h5 (or .hdf5; PyTorch's names of weights), "
+              "NAME.onnx, NAME.safetensors",
+              out);
   SHOAL_TRY(shoal_ckpt_find(path, &file));
   foreign_writer *foreign = ends_with(out, ".onnx")          ? shoal_foreign_onnx
                             : ends_with(out, ".safetensors") ? shoal_foreign_safetensors

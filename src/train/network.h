@@ -26,8 +26,8 @@ shoal_status shoal_network_open(const char *path, shoal_network *out);
 void shoal_network_close(shoal_network *n);
 /** The model of a checkpoint: by the text in it, or by the options it was trained with.  ERR_UNSUPPORTED as open. */
 shoal_status shoal_network_build(const shoal_ckpt *c, shoal_model **out);
-/** `shoal ckpt export`: the model alone.  NAME.onnx and NAME.safetensors as foreign.h says, other names as HDF5 (ckpt.h), with its
- *  layers. */
+/** `shoal ckpt export`: the model alone.  NAME.onnx and NAME.safetensors as foreign.h says, NAME.h5 and NAME.hdf5 as HDF5 (ckpt.h), with its
+ *  layers.  ERR_USAGE for other names. */
 shoal_status shoal_network_export(const char *path, const char *out);
 
 typedef enum {

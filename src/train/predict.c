@@ -3,6 +3,7 @@
  * A sample whose outputs are not finite (its own values are not, or are far too large) has no prediction: -1, and nothing in the
  * table and in the accuracy. */
 #define _GNU_SOURCE /* fopencookie */
+#include "base/alike.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -29,6 +30,7 @@ typedef struct {
   shoal_dataset *set;
   shoal_loader *loader;
   shoal_split split;
+  bool asked; /* for this split */
   int64_t classes;
   shoal_texts names;             /* of the classes; none if they are numbers */
   shoal_texts labels;            /* names of the data's labels, likewise */
@@ -61,16 +63,6 @@ static void close_predictor(predictor *p)
 
 /* ---- the data ---- */
 
-static shoal_status split_names(const char *lines, shoal_texts *out)
-{
-  for (const char *at = lines; at && *at;) {
-    size_t n = strcspn(at, "\n");
-    SHOAL_TRY(shoal_texts_add_n(out, at, n));
-    at += n + (at[n] == '\n');
-  }
-  return SHOAL_OK;
-}
-
 static shoal_status number_names(int64_t n, shoal_texts *out)
 {
   for (int64_t k = 0; k < n; k++) SHOAL_TRY(shoal_texts_take(out, shoal_strdup_printf("%" PRId64, k)));
@@ -83,8 +75,8 @@ static shoal_status match_classes(predictor *p)
 {
   shoal_texts numbers = { 0 };
   int64_t labels = shoal_dataset_info(p->set)->classes;
-  shoal_status st = split_names(shoal_dataset_class_names(p->set), &p->labels);
-  if (st == SHOAL_OK) st = split_names(shoal_ckpt_get_info(p->network.ckpt)->data.class_names, &p->names);
+  shoal_status st = shoal_texts_add_lines(&p->labels, shoal_dataset_class_names(p->set));
+  if (st == SHOAL_OK) st = shoal_texts_add_lines(&p->names, shoal_ckpt_get_info(p->network.ckpt)->data.class_names);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)labels, &p->class_of);
   if (p->names.n != (size_t)p->classes) shoal_texts_free(&p->names);
   if (p->labels.n != (size_t)labels) shoal_texts_free(&p->labels);
@@ -119,11 +111,11 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   const shoal_ckpt_data *trained = &shoal_ckpt_get_info(p->network.ckpt)->data;
   const double *mean, *std;
   size_t scales;
-  SHOAL_TRY(shoal_dataset_open_all(a->data, a->n_data, &p->set));
+  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &p->set));
   const shoal_data_info *info = shoal_dataset_info(p->set);
-  SHOAL_TRY(check_shape(p));
   SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
                                    trained->feature_names));
+  SHOAL_TRY(check_shape(p));
   shoal_dataset_scale(p->set, &scales, &mean, &std);
   SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",
               shoal_dataset_path(p->set), scales, trained->scales);
@@ -131,6 +123,7 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   shoal_dataset_set_scale(p->set, trained->mean, trained->std);
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
   p->split = test ? SHOAL_TEST : SHOAL_TRAIN;
+  p->asked = a->split != SHOAL_PREDICT_EITHER;
   p->n = info->n[p->split];
   SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split", shoal_dataset_path(p->set), test ? "test" : "training");
   SHOAL_TRY(match_classes(p));
@@ -374,8 +367,8 @@ static void print_json(const predictor *p, FILE *out)
 
 /* How wide the table of mistakes is, in columns of a terminal. */
 typedef struct {
-  int label, cell;
-  bool numbered; /* columns are headed by the numbers of classes, with which rows begin */
+  int label, cell, per; /* per: classes beside one another; the others follow below */
+  bool numbered;        /* columns are headed by the numbers of classes, with which rows begin */
 } table_form;
 
 static int digits(uint64_t n)
@@ -391,23 +384,13 @@ static table_form fit_table(const predictor *p, const shoal_texts *names)
   int longest = 0, count = 1;
   for (int k = 0; k < n; k++) longest = SHOAL_MAX(longest, (int)shoal_text_width(names->at[k]));
   for (int k = 0; k < n * n; k++) count = SHOAL_MAX(count, digits(p->confusion[k]));
-  table_form f = { SHOAL_MAX(longest, LABEL), SHOAL_MAX(longest, count), false };
+  table_form f = { SHOAL_MAX(longest, LABEL), SHOAL_MAX(longest, count), n, false };
   f.numbered = f.label + n * (f.cell + 1) + RECALL > COLUMNS && longest > number;
-  if (f.numbered) f = (table_form){ LABEL, SHOAL_MAX(count, number), true };
+  if (f.numbered) f = (table_form){ LABEL, SHOAL_MAX(count, number), n, true };
   while (f.cell < CELL && f.label + n * (f.cell + 2) + RECALL <= COLUMNS) f.cell++;
   if (f.numbered) f.label = SHOAL_MAX(f.label, SHOAL_MIN(number + 1 + longest, COLUMNS - RECALL - n * (f.cell + 1)));
+  f.per = SHOAL_MAX(SHOAL_MIN((COLUMNS - RECALL - f.label) / (f.cell + 1), n), 1);
   return f;
-}
-
-/* Text of at most `width` columns, cut with "..." if it is longer, and blanks up to there; returns whether it was cut. */
-static bool add_cell(shoal_str *out, const char *text, int width)
-{
-  const bool cut = shoal_text_width(text) > (size_t)width;
-  const size_t n = shoal_text_fit(text, (size_t)(cut ? width - 3 : width));
-  const size_t at = out->len;
-  shoal_str_add(out, "%.*s%s", (int)n, text, cut ? "..." : "");
-  shoal_str_add(out, "%*s", width - (int)shoal_text_width(out->text + at), "");
-  return cut;
 }
 
 /* The names of the classes as a terminal shows them. */
@@ -424,37 +407,47 @@ static shoal_status show_names(const predictor *p, shoal_texts *out)
   return SHOAL_OK;
 }
 
-/* Rows are labels, columns predictions.  Names that are cut stand in full below. */
+/* The columns of predictions from `first` on, as many as fit; `last`: recall ends the rows. */
+static void add_part(const predictor *p, const shoal_texts *names, const table_form *f, int64_t first, shoal_str *out)
+{
+  const int number = digits((uint64_t)(p->classes - 1));
+  const int64_t end = SHOAL_MIN(first + f->per, p->classes);
+  shoal_str_add(out, "\n%-*s", f->label, "label \\ as");
+  for (int64_t k = first; k < end; k++)
+    if (f->numbered)
+      shoal_str_add(out, " %*" PRId64, f->cell, k);
+    else
+      shoal_str_add(out, " %*s%s", f->cell - (int)shoal_text_width(names->at[k]), "", names->at[k]);
+  shoal_str_add(out, end == p->classes ? "  recall\n" : "\n");
+  for (int64_t k = 0; k < p->classes; k++) {
+    uint64_t sum = 0, right = p->confusion[k * p->classes + k];
+    if (f->numbered) shoal_str_add(out, "%*" PRId64 " ", number, k);
+    (void)shoal_str_add_cell(out, names->at[k], f->numbered ? f->label - number - 1 : f->label);
+    for (int64_t q = 0; q < p->classes; q++) {
+      sum += p->confusion[k * p->classes + q];
+      if (q >= first && q < end) shoal_str_add(out, " %*" PRIu64, f->cell, p->confusion[k * p->classes + q]);
+    }
+    if (end < p->classes)
+      shoal_str_add(out, "\n");
+    else if (sum)
+      shoal_str_add(out, " %6.1f%%\n", 100 * (double)right / (double)sum);
+    else
+      shoal_str_add(out, "       -\n");
+  }
+}
+
+/* Rows are labels, columns predictions, in parts of 80 columns.  Names that are cut stand in full below. */
 static shoal_status add_table(const predictor *p, shoal_str *out)
 {
   shoal_texts names = { 0 };
   shoal_str legend = { 0 };
   shoal_status st = show_names(p, &names);
   const table_form f = st == SHOAL_OK ? fit_table(p, &names) : (table_form){ 0 };
-  const int number = digits((uint64_t)(p->classes - 1));
-  if (st == SHOAL_OK) {
-    shoal_str_add(out, "\n%-*s", f.label, "label \\ as");
-    for (int64_t k = 0; k < p->classes; k++)
-      if (f.numbered)
-        shoal_str_add(out, " %*" PRId64, f.cell, k);
-      else
-        shoal_str_add(out, " %*s%s", f.cell - (int)shoal_text_width(names.at[k]), "", names.at[k]);
-    shoal_str_add(out, "  recall\n");
-  }
-  for (int64_t k = 0; st == SHOAL_OK && k < p->classes; k++) {
-    uint64_t sum = 0, right = p->confusion[k * p->classes + k];
-    if (f.numbered) shoal_str_add(out, "%*" PRId64 " ", number, k);
-    if (add_cell(out, names.at[k], f.numbered ? f.label - number - 1 : f.label))
+  const int number = digits((uint64_t)(p->classes - 1)), room = f.numbered ? f.label - number - 1 : f.label;
+  for (int64_t k = 0; st == SHOAL_OK && k < p->classes; k += f.per) add_part(p, &names, &f, k, out);
+  for (int64_t k = 0; st == SHOAL_OK && k < p->classes; k++)
+    if (shoal_text_width(names.at[k]) > (size_t)room)
       shoal_str_add(&legend, "%*" PRId64 " %s\n", number, k, names.at[k]);
-    for (int64_t q = 0; q < p->classes; q++) {
-      sum += p->confusion[k * p->classes + q];
-      shoal_str_add(out, " %*" PRIu64, f.cell, p->confusion[k * p->classes + q]);
-    }
-    if (sum)
-      shoal_str_add(out, " %6.1f%%\n", 100 * (double)right / (double)sum);
-    else
-      shoal_str_add(out, "       -\n");
-  }
   if (legend.text) shoal_str_add(out, "in full:\n%s", legend.text);
   shoal_str_free(&legend);
   shoal_texts_free(&names);
@@ -467,7 +460,7 @@ static void add_mistakes(const predictor *p, shoal_str *out)
   uint64_t bound = UINT64_MAX, told = 0;
   int64_t cells = p->classes * p->classes;
   char a[NAME], b[NAME];
-  shoal_str_add(out, "\nmost frequent mistakes:\n");
+  shoal_str_add(out, "\nmost frequent mistakes (the table of all classes is in -o NAME.h5 and --json):\n");
   while (told < MOST_MISTAKES && bound > 1) {
     uint64_t next = 0;
     for (int64_t c = 0; c < cells; c++)
@@ -482,19 +475,36 @@ static void add_mistakes(const predictor *p, shoal_str *out)
   }
 }
 
+/* A label that the model does not know, and the class that it is mostly meant to be. */
+static void add_unknown(const predictor *p, shoal_str *out)
+{
+  const char *label = p->labels.at[p->unknown];
+  char what[96];
+  shoal_str_add(out, ", such as %s", label);
+  for (size_t k = 0; k < p->names.n; k++)
+    if (shoal_look_alike(label, p->names.at[k])) {
+      shoal_str_add(out, ", which differs from its class %s only in %s", p->names.at[k],
+                    shoal_difference(p->names.at[k], label, what, sizeof what));
+      return;
+    }
+}
+
 static shoal_status print_summary(const predictor *p, FILE *out)
 {
   char share[16];
   shoal_str s = { 0 };
   shoal_status st = SHOAL_OK;
-  shoal_str_add(&s, "%s on %" PRIu64 " %s samples of %s\n", p->network.path, p->n,
-                p->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(p->set));
+  shoal_str_add(&s, "%s on %" PRIu64 "%s sample%s of %s\n", p->network.path, p->n,
+                p->split == SHOAL_TEST ? " test"
+                : p->asked             ? " training"
+                                       : "",
+                p->n == 1 ? "" : "s", shoal_dataset_path(p->set));
   if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
   if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
     shoal_str_add(&s, "no labels to compare with\n");
   } else if (p->known + p->lost < p->n) {
     shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know", p->n - p->known - p->lost);
-    if (p->unknown >= 0 && p->labels.n) shoal_str_add(&s, ", such as %s", p->labels.at[p->unknown]);
+    if (p->unknown >= 0 && p->labels.n) add_unknown(p, &s);
     if (p->unknown >= 0 && !p->labels.n) shoal_str_add(&s, ", such as %" PRId32, p->unknown);
     shoal_str_add(&s, ": not counted\n");
   }

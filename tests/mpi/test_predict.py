@@ -2,6 +2,7 @@
 import csv
 import glob
 import json
+import os
 import re
 import sys
 import types
@@ -218,6 +219,11 @@ def test_names(named):
     assert [line.rsplit(" ", 1)[0] for line in lines] == [r["predicted"] for r in rows]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3
     page = shoal("predict", newest("r"), "new.h5").stdout
+    with h5py.File("alike.h5", "w") as f:
+        f["test/x"], f["test/y"], f.attrs["class_names"] = np.zeros((2, 2), "f4"), np.array([0, 1], "i4"), "oak\nASH"
+    page2 = shoal("predict", "runs/r", "alike.h5").stdout  # tests alone
+    assert "on 2 test samples of alike.h5" in page2, page2
+    assert "1 with a label that the model does not know, such as ASH, which differs from its class ash only in capitals: not" in page2
     assert "2 with a label that the model does not know, such as yew: not counted" in page and "accuracy 66.67 % (2 of 3)" in page
 
 
@@ -231,13 +237,22 @@ def test_heads(work):
     """Names that differ at their end stay apart, in full or by numbers with those that are cut below, in 80 columns.  A folder
     of a run stands for its newest checkpoint, to all verbs that take one."""
     many = ["a breed of cats of the northern forests and of the islands, number %d" % k for k in range(9)] + ["katze\u0301 \u732b"]
-    for case, kinds in (("few", ["33554433", "33554434", "33554435"]), ("many", many)):
+    for case, kinds in (("few", ["33554433", "33554434", "33554435"]), ("many", many), ("wide", [str(k) for k in range(16)])):
         with open("t.csv", "w", newline="") as f:
-            csv.writer(f).writerows([("a", "kind"), *((k, kind) for k, kind in enumerate(kinds) for _ in range(10))])
+            csv.writer(f).writerows([("a", "kind"), *((k, kind) for k, kind in enumerate(kinds)
+                                                      for _ in range(1200 if case == "wide" and k == 0 else 10))])
         shoal(*"data import csv t.csv -o t.h5 --label kind".split())
         train(1, case, *sets(data__file="t.h5", model__name="mlp", model__widths="[4]", data__batch=9, run__epochs=2,
                              ckpt__every="1 epoch"), "-q")
-        table = heads(shoal("predict", f"runs/{case}", "t.h5").stdout)
+        page = shoal("predict", f"runs/{case}", "t.h5", "--split", "train").stdout
+        if case == "wide":  # in two parts, which together are the table
+            parts = [[line.split() for line in part.splitlines()] for part in page.split("\n\n")[1:]]
+            told = json.loads(shoal("predict", f"runs/{case}", "t.h5", "--split", "train", "--json").stdout)["confusion"]
+            assert len(parts) == 2 and max(map(len, page.splitlines()[1:])) <= 80 and parts[1][0][-1] == "recall", page
+            assert parts[0][0][3:] + parts[1][0][3:-1] == kinds and told[0][0] > 999
+            assert [[int(v) for v in a[1:] + b[1:-1]] for a, b in zip(parts[0][1:], parts[1][1:])] == told
+            continue
+        table = heads(page)
         if case == "few":
             assert table[0].split() == ["label", "\\", "as", *kinds, "recall"] and [t.split()[0] for t in table[1:]] == kinds
             continue
@@ -310,7 +325,18 @@ def test_refusals(named):
     shoal(*"data synth blobs -o blobs.h5 --train 10 --test 0 --features 5".split())
     with h5py.File("old.h5", "w"):
         pass
+    with h5py.File("nothing.h5", "w") as f, h5py.File("bare.h5", "w") as g:
+        f["test/x"], f["test/y"], g["test/x"] = np.zeros((0, 2), "f4"), np.zeros(0, "i4"), np.zeros((3, 2), "f4")
+    with h5py.File("new.h5") as f, h5py.File("less.h5", "w") as g:
+        g["train/x"], g["train/y"] = f["train/x"][:, :1], f["train/y"][:]
+        g.attrs.update({"kind": "features", "feature_names": "a"})
+    assert_one_error(shoal("ckpt", "export", "runs/r", "-o", "model.pt", code=2), "-o model.pt: its ending says the format", "NAME.h5 (or .hdf5")
+    assert not os.path.exists("model.pt")
     for words, code, text in ((["runs/r", "blobs.h5"], 2, "samples of blobs.h5 have the shape [5], the model was trained on [2]"),
+                              (["runs/r", "less.h5"], 2, "less.h5 has 1 feature, runs/r/ckpt/"),
+                              (["runs/r", "less.h5"], 2, "missing: b: shoal data import csv with --like runs/r/ckpt/"),
+                              (["runs/r", "nothing.h5"], 2, "nothing.h5 has no samples: there is nothing to predict"),
+                              (["runs/r", "bare.h5"], 7, "/test/y is expected; for predictions any class does"),
                               (["runs/none", "trees.h5"], 7, "runs/none"), (["runs", "trees.h5"], 7, "runs holds no checkpoint"),
                               (["old.h5", "trees.h5"], 7, "old.h5"), (["runs/r", "new.h5", "--split", "test"], 2, "no test split"),
                               (["runs/r", "new.h5", "--split", "val"], 2, "must be test or train"),

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -222,9 +223,11 @@ def test_images_two_folders_train():
     """What is not the test split is for training: its classes are those of all its folders together."""
     images_of("set/train/cow", "set/more/ant", "set/more/cow", "set/test/cow", n=2)
     put("set/annotations/1.xml", b"<a/>")
+    put("set/notes/more/1.txt", b"later")
     r = load("images", "set")
     assert "set/more is for training, too, since no word of its name is train" in r.stderr
     assert "set/annotations is left out: it stands beside train and has no folders of classes" in r.stderr
+    assert "set/notes is left out: it stands beside train and has no images in folders of classes" in r.stderr
     assert names() == (["ant", "cow"], 2) and made()[1].tolist() == [0, 0, 1, 1, 1, 1]
     os.symlink("nowhere.png", "set/train/cow/broken.png")
     assert_one_error(load("images", "set", code=7), "set/train/cow/broken.png", "No such file")
@@ -356,8 +359,16 @@ def test_images_unseen():
     images_of("set/a", "set/b", "set", "set/a/more", n=2)
     r = load("images", "set", "--test-share", "0")
     assert "set/0.png and 1 more images are in no folder of a class: left out" in r.stderr
-    assert "set/a has folders inside, which are not looked into: images in them belong to no class" in r.stderr
+    assert "set/a has folders inside (more), which are not looked into: images in them belong to no class" in r.stderr
     assert made()[1].tolist() == [0, 0, 1, 1]
+    shutil.rmtree("set/a/more")
+    os.symlink("..", "set/a/again")
+    images_of("other/x", n=1)
+    os.symlink("../other", "set/all")
+    r = load("images", "set", "--test-share", "0")
+    assert "set/a has folders inside (again, a link), which are not looked into" in r.stderr
+    assert "set/all has no image and is left out of the classes: it is a link to a folder of folders, which are not looked into" in r.stderr
+    assert made()[1].tolist() == [0, 0, 1, 1] and names() == (["a", "b"], 2)
 
 
 def test_images_animated():
@@ -398,9 +409,17 @@ def test_images_table():
 
 
 def test_folders_that_look_alike():
-    """In capitals or spaces alone: classes of their own, told."""
+    """In capitals or spaces alone: classes of their own, told.  Those of a test split, written with an accent in two ways: refused,
+    and the command printed makes one of them."""
     for k, name in enumerate(("cat", "dog", "Cat ")):
         for i in range(3):
             put(f"set/{name}/{i}.png", png(pixels(10 * k + i, 4, 4)))
-    words = 'the folders "Cat " and "cat" differ only in capitals or spaces, and become two classes'
+    words = 'classes 0 "Cat " and 1 "cat" differ only in capitals or spaces, and are two'
     assert words in load("images", "set", "--test-share", "0").stderr
+    images_of("split/train/Man\u00e1", "split/train/b", "split/test/Mana\u0301", "split/test/b", n=2)
+    r = load("images", "split", code=7)
+    assert_one_error(r, "split/test/Mana\u0301 has 2 images, but the training split has none under this name, which differs from that of "
+                     "split/train/Man\u00e1 only in signs that look alike (U+00E1 and U+0061 U+0301): if they are one class, mv")
+    subprocess.run("mv " + r.stderr.split(": if they are one class, mv ")[1], shell=True, check=True)
+    load("images", "split")
+    assert made("test")[1].tolist() == [0, 0, 1, 1]

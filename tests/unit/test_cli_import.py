@@ -177,11 +177,49 @@ def test_formulas_that_guard_text():
 
 
 def test_labels_that_look_alike():
-    """Capitals and spaces alone, of the kind that does not break a line, too."""
-    for other, what in (("Cat", "capitals"), ('"cat "', "spaces"), ("cat\u00a0", "spaces")):
-        words = f'"cat" and "{other.strip(chr(34))}" differ only in {what}, and become two classes'
-        assert words in load(labels("cat", other, "dog")).stderr
-    assert "differ only" not in load(labels("cat", "dog", "cats")).stderr
+    """Capitals, spaces, signs that are not seen, and letters in two forms; what looks different is not told."""
+    for one, other, what in (("Cat", "cat", "capitals"), ("cat", '"cat "', "spaces"), ("cat", "cat\u00a0", "spaces (nothing and U+00A0)"),
+                             ("cat", "cat\u200b", "spaces (nothing and U+200B)"), ("Ma\u00c9", "Ma\u00e9", "capitals (U+00C9 and U+00E9)"),
+                             ("Mana\u0301", "Man\u00e1", "signs that look alike (U+0061 U+0301 and U+00E1)"),
+                             ("cat", "c\uff41t", "capitals (U+0061 and U+FF41)"),
+                             ("\u1112\u1161\u11ab", "\ud55c", "signs that look alike (U+1112 U+1161 U+11AB and U+D55C)"),
+                             ("\u304b\u3099", "\u304c", "signs that look alike (U+304B U+3099 and U+304C)")):
+        words = f'classes 0 "{one}" and 1 "{other.strip(chr(34))}" differ only in {what}, and are two: if one is meant, write them alike'
+        r = load(labels(one, other, "\U0001f600"))
+        assert r.stderr.count(words) == 1, (words, r.stderr)
+        assert words in run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV).stderr
+    assert "differ only" not in load(labels("cat", "dog", "cats", "Man\u00e1", "Mana", "Man\u00e3", "Mane\u0301", "Ma", "M\u00e4")).stderr
+    names = 'the names of column 1, "a\u0301" and column 2, "\u00e1", differ only in signs that look alike (U+0061 U+0301 and U+00E1): are they one?'
+    assert names in load("a\u0301,\u00e1,y\n" + ROWS).stderr
+
+
+def test_like(tmp_path):
+    """A table for what a data set has: its columns in its order, its classes, its means for what is missing; what lacks is named."""
+    load("a,b,kind\n" + labels("cat", "dog", "emu"), "--test-share", "0")
+    os.rename("t.h5", "base.h5")
+    mean = h5py.File("base.h5").attrs["mean"][:]
+    like = ("--like", "base.h5")
+    r = load("b,id,a,what\n4,1,0.5,emu\n,2,1.5,cat\n", *like, "--missing", "mean", name="n.csv")
+    assert 'the label is column 4, "what"; features are the other 2; dropped: 2' in r.stdout and "features: a, b\n" in r.stdout, r.stdout
+    assert "labels are the 3 classes of base.h5" in r.stdout
+    with h5py.File("t.h5") as f:
+        assert np.allclose(f["train/x"][:], [[0.5, 4], [1.5, mean[1]]]) and f["train/y"][:].tolist() == [2, 0] and not len(f["test/y"])
+        assert f.attrs["class_names"] == b"cat\ndog\nemu" and f.attrs["feature_names"] == b"a\nb", dict(f.attrs)
+    r = load("a,b\n0.5,\n", *like, "--missing", "mean")
+    assert "there is no label" in r.stdout and np.allclose(made()[0], [[0.5, mean[1]]]) and "(missing)" in r.stdout
+    for text, args, code, words in (
+            ("a\n0.5\n", ("--separator", ","), 7, "one column only"),
+            ("a,c\n0.5,1\n", (), 2, 't.csv lacks the column "b", which base.h5 was trained on; that does not know "c": add it'),
+            ("a,b,kind\n0.5,1,cow\n1,1,cat\n", (), 7, 't.csv:2:7: label "cow" is no class of base.h5: correct it'),
+            ("a,b\n0.5,\n", (), 7, '"" in column 2, "b" is empty; features are numbers: --missing mean fills such fields with the mean that'),
+            ("1,2,3,4,5\n" * 2, (), 2, "t.csv has 5 columns for features, base.h5 was trained on 2, and the table has no header")):
+        assert_one_error(load(text, *like, *args, code=code), words)
+    assert '"B", is taken for "b" of base.h5: they differ only in capitals' in load("a,B \n0.5,1\n", *like).stderr
+    assert "t.csv has no header that names its columns: they are taken in the order of base.h5" in load("0.5,1\n", *like).stderr
+    assert_one_error(load("a,b\n0.5,\n", "--label", "none", code=7), "--like RUN --missing mean fills such fields with the mean that the model")
+    assert "--like RUN takes that of what the model" in load("a,b\n1,\n3,2\n", "--label", "none", "--missing", "mean").stderr
+    assert_one_error(run([program(), "data", "import", "npy", "x.npy", "--like", "base.h5", "-o", "t.h5"], base=PLAIN_ENV, code=2), "--like does nothing for npy")
+    assert_one_error(load("a,b\n1,2\n", "--like", "t.csv", code=7), "t.csv is a CSV file")
 
 
 def test_parts_without_rows():
@@ -472,7 +510,7 @@ def test_ids_from_anywhere():
 
 
 def test_labels_in_capitals():
-    assert "labels \"cat\" and \"Cat\" differ only in capitals" in load(HEAD + labels("cat", "dog", "Cat", "dog")).stderr
+    assert "classes 0 \"Cat\" and 1 \"cat\" differ only in capitals" in load(HEAD + labels("cat", "dog", "Cat", "dog")).stderr
     assert "capitals" not in load(HEAD + PETS).stderr
 
 
@@ -491,7 +529,7 @@ def test_missing_values():
     text = "a,b,y\n" + "".join(",".join(map(str, r)) + "\n" for r in rows)
     r = load(text, "--missing", "drop", "--train-count", "30")
     words = 't.csv:5: column 2, "b" has no value, the first of 4 such fields in 4 rows: '
-    assert words + "these rows are left out" in r.stdout
+    assert words + "these rows are left out, and samples are numbered without them" in r.stdout
     kept = [k for k in range(40) if k not in (3, 9, 20, 35)]
     assert made()[0].tolist() + made("test")[0].tolist() == [[k, k * k % 7] for k in kept]
     assert made()[1].tolist() + made("test")[1].tolist() == [k % 2 for k in kept]

@@ -1,0 +1,25 @@
+/* What a table must have to be predicted by a model: the columns that it was trained on, in their order, its classes, and the means
+ * that stand for missing values. */
+#ifndef SHOAL_DATA_CSV_LIKE_H
+#define SHOAL_DATA_CSV_LIKE_H
+#include "base/status.h"
+#include "base/str.h"
+#include "base/texts.h"
+#include <stdint.h>
+
+typedef struct {
+  const char *path; /* borrowed */
+  size_t features;
+  shoal_texts names;       /* of the features, as shoal_show has them; none if the table had no header */
+  shoal_texts class_names; /* none: classes are their numbers */
+  int64_t classes;
+  size_t scales; /* features, or 1 for all */
+  double *mean;  /* [scales] */
+} shoal_csv_like;
+
+/** From a checkpoint, an exported model or a data set: they have the same attributes.  ERR_USAGE if it was not made of a table. */
+shoal_status shoal_csv_like_read(const char *path, shoal_csv_like *out);
+void shoal_csv_like_fini(shoal_csv_like *l);
+/** The class of a label, by its name or as a number; -1 if there is none. */
+int32_t shoal_csv_like_class(const shoal_csv_like *l, const char *label);
+#endif

@@ -30,9 +30,9 @@ typedef struct {
 typedef struct {
   const char *name;
   shoal_key_type type;
-  size_t at;      /* in shoal_layer_facts */
-  uint64_t kinds; /* bit k: operations of kind k have it */
   bool required;
+  size_t at;        /* in shoal_layer_facts */
+  uint64_t kinds;   /* bit k: operations of kind k have it */
   double low, high; /* COUNT, PAIR, REAL: low <= value <= high */
 } shoal_layer_key;
 

@@ -251,7 +251,7 @@ def test_daso_moved(glyphs):
     """Another layout goes on from the mean of the nodes, and from any method's checkpoint; what is lost is reported."""
     glyphs(250, 50)
     options = [*MLP, *DASO, *sets(run__epochs=3, data__batch=6, method__warmup_epochs=0, method__cooldown_epochs=0,
-                                  method__every=4, method__wait=3)]
+                                  method__every=4, method__wait=4)]  # one is always under way
     stop = ["--allow-faults", *sets(fault__stop_step=14)]
     for ranks, topo in ((3, "3x1"), (4, "4x1"), (2, "1x2")):
         name = f"moved-{topo}"

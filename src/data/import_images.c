@@ -19,6 +19,7 @@
 #include "data/python.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,8 @@ typedef struct {
   size_t strays;
   char *system; /* the first folder of a system, such as __MACOSX, or NULL */
   size_t systems;
+  char *loop; /* the first link to a folder that holds it, or NULL */
+  size_t loops;
   char *table;         /* a table beside the folders of the classes, or NULL */
   char odd_words[128]; /* of the first of these */
 } images;
@@ -74,6 +77,7 @@ static void close_images(images *m)
   free(m->folders);
   free(m->stray);
   free(m->system);
+  free(m->loop);
   free(m->table);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
@@ -99,12 +103,26 @@ static void note(noted *what, const char *path)
 }
 
 /* What is inside a folder.  A system and its file browser leave behind folders, and files that count as hidden. */
-typedef enum { FILES, FOLDERS, FOLDERS_OF_SYSTEMS, HIDDEN } kind_of_entry;
+typedef enum { FILES, FOLDERS, FOLDERS_OF_SYSTEMS, LOOPS, HIDDEN } kind_of_entry;
 
 static bool is_one_of(const char *name, const char *const *names)
 {
   for (; *names; names++)
     if (strcasecmp(name, *names) == 0) return true;
+  return false;
+}
+
+/* Whether a link in a folder leads to that folder, or to one that holds it. */
+static bool is_loop(DIR *d, const char *name, const struct stat *to)
+{
+  enum { MOST = 64 };
+  struct stat link, above;
+  char path[3 * MOST + 2] = ".";
+  if (fstatat(dirfd(d), name, &link, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(link.st_mode)) return false;
+  for (int up = 0; up < MOST && fstatat(dirfd(d), path, &above, 0) == 0; up++) {
+    if (above.st_dev == to->st_dev && above.st_ino == to->st_ino) return true;
+    strcat(path, "/..");
+  }
   return false;
 }
 
@@ -118,7 +136,7 @@ static kind_of_entry find_kind(DIR *d, const char *name)
   struct stat info;
   if (name[0] == '.') return HIDDEN;
   if (fstatat(dirfd(d), name, &info, 0) == 0 && S_ISDIR(info.st_mode))
-    return is_one_of(name, folders) ? FOLDERS_OF_SYSTEMS : FOLDERS;
+    return is_one_of(name, folders) ? FOLDERS_OF_SYSTEMS : is_loop(d, name, &info) ? LOOPS : FOLDERS;
   return is_one_of(name, files) ? HIDDEN : FILES;
 }
 
@@ -218,6 +236,7 @@ static shoal_status add_folder(images *m, char *path, bool test)
     free(file);
   }
   if (st == SHOAL_OK) st = list_folder(path, FOLDERS, &inside);
+  if (st == SHOAL_OK) st = list_folder(path, LOOPS, &inside);
   if (inside.n) f->inside = name_entry(path, inside.at[0]);
   if (st == SHOAL_OK) st = list_folder(path, HIDDEN, &hidden);
   f->hidden = hidden.n > 0;
@@ -282,13 +301,17 @@ static shoal_status refuse_flat(images *m, const char *folder)
   return st;
 }
 
-/* Remembers the folders of a system, in which nothing is looked for. */
+/* Remembers the folders of a system, in which nothing is looked for, and links that lead back. */
 static shoal_status find_systems(images *m, const char *folder)
 {
   shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, FOLDERS_OF_SYSTEMS, &here);
   if (here.n && m->systems == 0) m->system = shoal_path_join(folder, here.at[0]);
   m->systems += here.n;
+  shoal_texts_free(&here);
+  if (st == SHOAL_OK) st = list_folder(folder, LOOPS, &here);
+  if (here.n && m->loops == 0) m->loop = shoal_path_join(folder, here.at[0]);
+  m->loops += here.n;
   shoal_texts_free(&here);
   return st;
 }
@@ -586,6 +609,9 @@ static void warn_left_out(const images *m, const char *folder)
   if (m->systems)
     shoal_warn("%s%s left out: a system or its file browser made %s, not who made the images", m->system,
                m->systems > 1 ? why : " is", m->systems > 1 ? "them" : "it");
+  if (m->loops > 1) snprintf(why, sizeof why, ", and so are %zu more such links", m->loops - 1);
+  if (m->loops)
+    shoal_warn("%s is a link to a folder that holds it, and is left out%s", m->loop, m->loops > 1 ? why : "");
   if (others > 1) shoal_warn("%s: %zu files are neither PNG nor JPEG: left out", folder, others);
   warn_unseen(m);
 }

@@ -365,9 +365,11 @@ def test_images_unseen():
     os.symlink("..", "set/a/again")
     images_of("other/x", n=1)
     os.symlink("../other", "set/all")
+    os.symlink(".", "set/loop")
     r = load("images", "set", "--test-share", "0")
     assert "set/a has folders inside (again, a link), which are not looked into" in r.stderr
     assert "set/all has no image and is left out of the classes: it is a link to a folder of folders, which are not looked into" in r.stderr
+    assert "set/loop is a link to a folder that holds it, and is left out\n" in r.stderr
     assert made()[1].tolist() == [0, 0, 1, 1] and names() == (["a", "b"], 2)
 
 

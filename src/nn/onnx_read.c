@@ -454,7 +454,7 @@ bool shoal_onnx_scalar(const shoal_onnx_graph *g, const shoal_onnx_tensor *t, do
   bool good = shoal_onnx_reals(g, t, &x) == SHOAL_OK;
   if (good) *out = (double)x[0];
   if (good) free(x);
-  shoal_error_put(&before);
+  (void)shoal_error_put(&before);
   return good;
 }
 

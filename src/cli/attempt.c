@@ -201,6 +201,13 @@ static int or_one(int code)
   return code ? code : 1;
 }
 
+/* The job whose word `status` is, if it is not this one's: that has the run now, and ours was refused or has lost it. */
+static const char *other_job(const shoal_attempt *b, const json_t *status)
+{
+  const char *job = word_of(status, "job");
+  return !*job || strcmp(job, b->job) == 0 ? NULL : job;
+}
+
 /* Writes down that the next start is by us, and asks for it.  Returns only if it does not come. */
 static void requeue(const shoal_attempt *b, const char *why)
 {
@@ -317,6 +324,13 @@ int shoal_attempt_end(const shoal_attempt *b, int code)
   } else if (is_silent(b, now)) {
     say(b, "%s: no rank has begun, so nothing was changed there; srun ended with %d, for the reason above", b->dir,
         code);
+    result = or_one(code);
+  } else if (other_job(b, status)) {
+    say(b,
+        "%s: job %s has the run (%s), and this one has changed nothing there; srun ended with %d, for the reason "
+        "above; "
+        "not requeued",
+        b->dir, other_job(b, status), word_of(status, "state"), code);
     result = or_one(code);
   } else {
     result = judge(b, status, code);

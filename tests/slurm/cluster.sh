@@ -34,7 +34,7 @@ usage: cluster.sh VERB
   up [N] [--fresh] [--follow] [--share DIR]...
                       start N nodes (4); --fresh: even if it is up; --follow: end it with the calling process;
                       --share: a folder below /tmp that the nodes, whose /tmp is their own, shall see all the same
-  down                end it; does nothing when there is nothing
+  down                end it, and remove all that was written below its folder; does nothing when there is nothing
   shape RATE|off      limit every node's link, both ways, as in 200mbit
   fail NODE           as without power: its link is dead, and all that ran there, before anybody could say a word; Slurm finds out
                       after 15 s, or by: scontrol update NodeName=NODE State=DOWN Reason=failed
@@ -501,7 +501,7 @@ up() {
   start_daemons "$n"
   wait_for_idle "$n"
   trap - EXIT INT TERM HUP
-  say "is up: $n nodes of 4 cores, ends itself in $minutes min; state in $dir"
+  say "is up: $n nodes of 4 cores, ends itself in $minutes min, and removes $dir/work then, as down does: copy what you keep"
 }
 
 down() {
@@ -509,7 +509,7 @@ down() {
   take_lock
   if [[ -z $(holder) || $(holder) == "$dir" ]] || ! any_alive "$(holder)"; then
     clean
-    say "is down"
+    say "is down; all but the logs below $dir is removed"
   else
     say "nothing of $dir runs; the cluster of $(holder) is left alone"
   fi

@@ -11,7 +11,7 @@ echo "$@" >launched
 n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
 [ -z "$FAILS" ] || [ -e failed ] || { touch failed; exit 1; }
 mkdir -p runs/$NAME
-[ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"n\\": $n}" >"runs/$NAME/status.json"
+[ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"job\\": ${WHOSE:-null}, \\"n\\": $n}" >"runs/$NAME/status.json"
 exit ${SRUN_CODE:-$CODE}
 """,
     "scontrol": 'echo "$@" >>scontrol.args\nsleep ${SLOW:-0}\n[ -z "$DISABLED" ] || { echo "Requested operation is presently disabled" >&2; exit 1; }\n',
@@ -68,6 +68,10 @@ def test_script():
         assert f'{state} at step 32: rank 3 (n1, gone) said "no";' in r.stdout, r.stdout
     r = script(3, 0, CODE=3)  # refused before it wrote anything: the old status.json does not count
     assert "no rank has begun" in r.stdout, r.stdout
+    # Another job has the run and goes on: what its status says is not this one's end.
+    for state, code in (("running", 3), ("stopped", 75)):
+        r = script(code, 0, STATE=state, CODE=code, STEP=33, WHOSE='"78"')
+        assert f"runs/stub: job 78 has the run ({state}), and this one has changed nothing there; srun ended with {code}" in r.stdout, r.stdout
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     assert "could not be requeued" in r.stdout, r.stdout
     # scancel and a preemption send TERM to this process, too; a signal that means only a pause does not end the job.

@@ -188,7 +188,8 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
     m->first = m->files.at[0];
   }
   SHOAL_CHECK(i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
-              "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it: mogrify "
+              "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it, in place of the "
+              "originals: mogrify "
               "-auto-orient -resize '%dx%d!' %s%s",
               path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
               shoal_is_plain(m->folder) ? m->folder : "FOLDER", m->splits ? "/*/*/*" : "/*/*");

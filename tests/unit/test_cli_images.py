@@ -282,7 +282,7 @@ def test_images_sizes_cure():
     put("set/train/a/1.jpg", COLOUR_JPEG)
     put("set/train/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
     assert_one_error(load("images", "set", code=7), "set/train/a/2.jpg is 8 x 16, but set/train/a/1.jpg is 16 x 8",
-                     "mogrify -auto-orient -resize '16x8!' set/*/*/*")
+                     "in place of the originals: mogrify -auto-orient -resize '16x8!' set/*/*/*")
 
 
 def test_images_print():

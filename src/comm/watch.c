@@ -129,9 +129,9 @@ static shoal_status check_peers_alive(shoal_watch *watch, shoal_flight *f)
 static void forgive_pause(shoal_watch *watch)
 {
   enum { PAUSE_S = 2 };
-  uint64_t before = watch->seen_ns;
+  uint64_t before = watch->seen_ns ? watch->seen_ns : watch->since_ns;
   watch->seen_ns = shoal_now_ns();
-  if (before && (double)(watch->seen_ns - before) > PAUSE_S * 1e9) watch->since_ns = watch->seen_ns;
+  if ((double)(watch->seen_ns - before) > PAUSE_S * 1e9) watch->since_ns = watch->seen_ns;
 }
 
 /* Work with files of ranks that are not known to wait: a disk may hold them.  Where that cannot be seen, what all do at this time. */

@@ -133,15 +133,18 @@ shoal_status shoal_world_open_fabric(shoal_world *w, shoal_fabric_use use)
   return st;
 }
 
+/* The library first: while it takes leave of the other ranks it looks at their pages. */
 void shoal_fabric_close(shoal_fabric *f)
 {
   if (!f) return;
-  if (f->node) {
-    shoal_group_unshare(f->node, f->own);
-    shoal_group_destroy(f->node);
-  }
-  free(f->page);
+  shoal_group *node = f->node;
+  shoal_fabric_page *own = f->own, **page = f->page;
   f->ops->close(f);
+  if (node) {
+    shoal_group_unshare(node, own);
+    shoal_group_destroy(node);
+  }
+  free(page);
 }
 
 const char *shoal_world_fabric(const shoal_world *w)

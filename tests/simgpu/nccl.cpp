@@ -68,7 +68,7 @@ struct ncclComm {
   std::string path;
   uint64_t made; /* calls */
   std::vector<call> waiting;
-  unsigned polls; /* until what was asked for is in its stream */
+  unsigned polls; /* until what was asked for is in its stream, or all have left */
   bool finalizing;
   std::shared_ptr<bool> aborted;
 
@@ -332,7 +332,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
   const int gone = lost(c);
   if (gone >= 0 && !c->m->left)
     *state = fail(ncclRemoteError, "rank " + std::to_string(gone) + " has closed its connection");
-  else if (c->m->came < c->size || (c->finalizing && c->m->left < c->size) || !enter_step(c))
+  else if (c->m->came < c->size || (c->finalizing && (c->m->left < c->size || c->polls-- > 1)) || !enter_step(c))
     *state = ncclInProgress;
   return ncclSuccess;
 }
@@ -345,6 +345,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
                  static_cast<unsigned long long>(c->made - c->m->of[c->rank].taken),
                  static_cast<unsigned long long>(c->made));
   c->finalizing = true;
+  c->polls = 2 + sim::draw(3);
   c->m->left++;
   return ncclInProgress;
 }

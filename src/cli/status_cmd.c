@@ -28,7 +28,8 @@ const shoal_verb_help shoal_status_help = {
   "gone, or\n"
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
   "are "
-  "queued.\n"
+  "queued;\n"
+  "stuck: their job never starts, as the one that it waits for has failed.\n"
   "Slurm is asked once for all jobs, and only where squeue is on the PATH. If it does not answer, a line says why "
   "(slurm_error\n"
   "with --json), and jobs in the queue stay submitted.",
@@ -49,6 +50,12 @@ typedef struct {
 static bool is_state(const shoal_queued *q, const char *state)
 {
   return q && q->state && strcmp(q->state, state) == 0;
+}
+
+/* Slurm leaves a job in the queue whose dependency cannot be met any more. */
+static bool never_starts(const shoal_queued *q)
+{
+  return is_state(q, "PENDING") && q->reason && strcmp(q->reason, "DependencyNeverSatisfied") == 0;
 }
 
 /* Of the jobs of a run that which runs; else that which waits, the first of a chain; else the last one that it ran in. */
@@ -76,9 +83,10 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
   standing s = { .state = words[r->life] };
   find_job(r, q, &s);
   bool runs = is_state(s.entry, "RUNNING");
-  if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? "queued" : "gone";
+  const char *waits = never_starts(s.entry) ? "stuck" : "queued";
+  if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? waits : "gone";
   if (r->life == SHOAL_LIFE_DEAD && r->silent && runs) s.state = "silent";
-  if (r->life == SHOAL_LIFE_DEAD && s.entry && !runs) s.state = "queued"; /* again, as after the failure of a node */
+  if (r->life == SHOAL_LIFE_DEAD && s.entry && !runs) s.state = waits; /* again, as after the failure of a node */
   return s;
 }
 
@@ -90,7 +98,9 @@ static const char *next_start(const standing *s, char *buf, size_t cap)
   buf[0] = '\0';
   if (!s->entry || is_state(s->entry, "RUNNING")) return buf;
   const char *start = s->entry->start;
-  if (start && strlen(start) >= MINUTES && start[TIME - 1] == 'T')
+  if (never_starts(s->entry))
+    snprintf(buf, cap, "never");
+  else if (start && strlen(start) >= MINUTES && start[TIME - 1] == 'T')
     snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
   else
     snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : "not known");
@@ -150,34 +160,47 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
 static const char *long_wait(const standing *s)
 {
   const char *reason = s->entry && !is_state(s->entry, "RUNNING") ? s->entry->reason : NULL;
-  return reason && strlen(reason) > WAIT && strcmp(reason, "JobArrayTaskLimit") != 0 ? reason : NULL;
+  bool is_turn = reason && strcmp(reason, "JobArrayTaskLimit") == 0;
+  return reason && strlen(reason) > WAIT && !is_turn && !never_starts(s->entry) ? reason : NULL;
 }
 
-/* Why it does not go on, in one line. */
-static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
+/* Of a run that is dead or silent; NULL: it is neither. */
+static const char *last_words(const shoal_run_facts *r, const standing *s)
+{
+  if (strcmp(s->state, "dead") != 0 && strcmp(s->state, "silent") != 0) return NULL;
+  return r->silent ? "nothing is heard of it" : "killed without a word";
+}
+
+/* Why it does not go on; "": nothing to say. */
+static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
   char since[32];
-  shoal_str line = { 0 };
   if (strcmp(s->state, "failed") == 0)
-    shoal_str_add(&line, "%s: exit %d: %s", r->name, r->exit_code, r->reason);
-  else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
-    shoal_str_add(&line, "%s: job %s waits to go on from the newest checkpoint; its last start ended without a word",
-                  r->name, s->job);
-  else if (strcmp(s->state, "dead") == 0 || strcmp(s->state, "silent") == 0)
-    shoal_str_add(&line, "%s: %s, last word %s ago", r->name,
-                  r->silent ? "nothing is heard of it" : "killed without a word",
-                  shoal_format_seconds(r->age_s, since, sizeof since));
+    shoal_str_add(out, "exit %d: %s", r->exit_code, r->reason);
+  else if (last_words(r, s))
+    shoal_str_add(out, "%s, last word %s ago", last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
   else if (strcmp(s->state, "gone") == 0)
-    shoal_str_add(&line, "%s: job %s has ended, and the run has not begun: see the job's log", r->name,
+    shoal_str_add(out, "job %s has ended, and the run has not begun: see the job's log, if it has one",
                   s->job ? s->job : "-");
+  else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
+    shoal_str_add(out, "job %s waits to go on from the newest checkpoint; its last start ended without a word", s->job);
   else if (long_wait(s))
-    shoal_str_add(&line, "%s: job %s waits: %s", r->name, s->job, long_wait(s));
+    shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
   if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
-    shoal_str_add(&line, "; %s", r->memory);
-  if (line.len) {
-    char shown[4096];
-    shoal_str_add(out, "%s\n", shoal_show(line.text, shown, sizeof shown));
-  }
+    shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
+  if (never_starts(s->entry))
+    shoal_str_add(out, "%sjob %s never starts, as the one that it was to follow failed: scancel %s, then submit again",
+                  out->len ? "; " : "", s->job, s->job);
+}
+
+static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
+{
+  char shown[4096];
+  shoal_str why = { 0 }, line = { 0 };
+  find_reason(r, s, &why);
+  if (why.len) shoal_str_add(&line, "%s: %s", r->name, why.text);
+  if (line.len) shoal_str_add(out, "%s\n", shoal_show(line.text, shown, sizeof shown));
+  shoal_str_free(&why);
   shoal_str_free(&line);
 }
 
@@ -206,6 +229,17 @@ static void print_table(const shoal_runs *runs, const shoal_queue *q)
   shoal_str_free(&reasons);
 }
 
+/* The code is null until the run has ended by itself. */
+static void add_end(shoal_json *j, const shoal_run_facts *r, const standing *s)
+{
+  bool ended = r->life == SHOAL_LIFE_STOPPED || r->life == SHOAL_LIFE_DONE || r->life == SHOAL_LIFE_FAILED;
+  if (ended)
+    shoal_json_int(j, "exit_code", r->exit_code);
+  else
+    shoal_json_null(j, "exit_code");
+  shoal_json_string(j, "reason", last_words(r, s) ? last_words(r, s) : r->reason);
+}
+
 static void print_json(const shoal_runs *runs, const shoal_queue *q)
 {
   shoal_json j = { .lines = 2, .out = stdout };
@@ -224,8 +258,7 @@ static void print_json(const shoal_runs *runs, const shoal_queue *q)
     shoal_json_real(&j, "loss", r->loss);
     shoal_json_real(&j, "test_acc", r->test_acc);
     shoal_json_int(&j, "starts", r->attempt);
-    shoal_json_int(&j, "exit_code", r->exit_code);
-    shoal_json_string(&j, "reason", r->reason);
+    add_end(&j, r, &s);
     shoal_json_fixed(&j, "age_s", r->age_s, 0);
     shoal_json_string(&j, "job", s.job);
     shoal_json_string(&j, "job_state", s.entry ? s.entry->state : NULL);

@@ -320,6 +320,13 @@ def test_states(work):
     assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         BeginTime$", table, re.M), table
     assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
     assert re.search(r"^new .* 17         PartitionTi$", table, re.M) and "\nnew: job 17 waits: PartitionTimeLimit\n" in table, table
+    with open("queue", "w") as f:  # their predecessor failed: they would wait for ever
+        f.write("17|PENDING|N/A|DependencyNeverSatisfied\n12|PENDING|N/A|DependencyNeverSatisfied\n")
+    asked, table = states(), shoal("status").stdout
+    assert asked["new"]["state"] == "stuck" and asked["new"]["waits_for"] == "DependencyNeverSatisfied" and asked["new"]["exit_code"] is None
+    never = "job {0} never starts, as the one that it was to follow failed: scancel {0}, then submit again\n"
+    assert re.search(r"^new +stuck .* 17         never$", table, re.M) and "\nnew: " + never.format(17) in table, table
+    assert asked["killed"]["state"] == "dead" and asked["killed"]["reason"] == "killed without a word" and asked["killed"]["exit_code"] is None
     # squeue fails, then hangs with a child: as if it were not there, and that is told.
     stub("timeout")
     for does, why in (("cat queue; echo first >&2; echo 'slurm_load_jobs error: \\c' >&2; exit 1", "slurm_load_jobs error: \\c"),

@@ -179,7 +179,12 @@ shoal_status shoal_make_dir(const char *path)
   struct stat info;
   if (mkdir(path, 0777) == 0) return SHOAL_OK;
   int error = errno; /* existing folders that are read-only or automounted may not give EEXIST, so stat decides */
-  if (stat(path, &info) != 0) return shoal_io_fault("make the folder", path, error);
+  if (stat(path, &info) != 0) {
+    char link[SHOAL_DANGLING];
+    SHOAL_CHECK(error != EEXIST || !*shoal_dangling(path, link), SHOAL_ERR_IO,
+                "cannot make the folder %s%s: make the folder that it leads to, or remove the link", path, link);
+    return shoal_io_fault("make the folder", path, error);
+  }
   return S_ISDIR(info.st_mode) ? SHOAL_OK : shoal_io_fault("make the folder", path, ENOTDIR);
 }
 

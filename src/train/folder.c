@@ -419,18 +419,25 @@ shoal_status shoal_folder_check_writable(const shoal_folder *f)
   return name_options(st);
 }
 
-/* Removes what a start makes before it writes run.yaml; if there is anything else, the folder stays. */
-static void remove_refused(const shoal_folder *f)
+/* Those of this attempt: no step is in them. */
+static void remove_traces(const shoal_folder *f)
 {
-  char *log = shoal_path_join(f->dir, "log.txt");
+  char mine[32];
+  int n = snprintf(mine, sizeof mine, "attempt-%04d-", f->attempt);
   DIR *d = opendir(f->trace);
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (strncmp(e->d_name, "attempt-", 8) != 0) continue;
+    if (strncmp(e->d_name, mine, (size_t)n) != 0) continue;
     char *path = shoal_path_join(f->trace, e->d_name);
     unlink(path);
     free(path);
   }
   if (d) closedir(d);
+}
+
+/* What else a start makes before it writes run.yaml; if there is anything more, the folder stays. */
+static void remove_log(const shoal_folder *f)
+{
+  char *log = shoal_path_join(f->dir, "log.txt");
   unlink(log);
   free(log);
   rmdir(f->trace);
@@ -462,20 +469,20 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
 
 void shoal_folder_begin(shoal_folder *f)
 {
-  free(f->made);
-  f->made = NULL;
+  f->begun = true;
 }
 
 void shoal_folder_release(shoal_folder *f)
 {
-  bool refused = f->made && shoal_folder_is_ours(f);
+  bool refused = f->lease && !f->begun && shoal_folder_is_ours(f), made = refused && f->made;
   shoal_log_ask_first(NULL, NULL);
   shoal_log_set_file(NULL, NULL);
   if (f->log) fclose(f->log);
   shoal_rows_close(f->metrics);
-  if (refused) remove_refused(f);
+  if (refused) remove_traces(f);
+  if (made) remove_log(f);
   shoal_lease_destroy(f->lease);
-  if (refused) remove_made(f);
+  if (made) remove_made(f);
   free(f->made);
   free(f->dir);
   free(f->ckpt);

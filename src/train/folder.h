@@ -34,6 +34,7 @@ typedef struct {
   char *made;               /* rank 0: the topmost folder that this attempt made for the run; NULL: none; owned */
   int64_t kills;            /* that the kernel of this host had made for want of memory when this attempt began */
   bool found, untold;       /* rank 0: the folder was there before this attempt; it had no status.json */
+  bool begun;               /* rank 0: not refused any more */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
@@ -73,8 +74,8 @@ void shoal_folder_measure(shoal_folder *f, double step_s, double save_s);
 void shoal_folder_hear(shoal_folder *f);
 /** From now on what this attempt has made stays: the run is not refused any more. */
 void shoal_folder_begin(shoal_folder *f);
-/** Closes files, releases the lease, frees; also after a failed open.  Folders that this attempt made are removed unless it has
- *  begun: a run that is refused leaves nothing. */
+/** Closes files, releases the lease, frees; also after a failed open.  Unless this attempt has begun, its traces and the folders that it
+ *  made are removed: a run that is refused leaves nothing, in a folder of earlier attempts only its lines in the log. */
 void shoal_folder_release(shoal_folder *f);
 /** Rank 0, before rows are written: metrics.csv stays open, so if it was removed they would be lost; it is made anew, and a line says
  *  so.  log.txt looks for itself.  Cheap. */

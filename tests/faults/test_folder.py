@@ -55,7 +55,9 @@ def test_folder_rows_in_mid_epoch(glyphs):
         saved = re.findall(r"checkpoint \S+step-0*(\d+).h5, \S+ s(.*)", log("r").split("=== attempt ")[-1])
         last = [tail for step, tail in saved if int(step) == steps]
         assert last == ([""] if steps == 10 else ["", "; it replaces the one before this step's evaluation"]), saved
-        before = read("runs/r/metrics.csv")
+        before, traces = read("runs/r/metrics.csv"), os.listdir("runs/r/trace")
+        train(2, "r", *BASE, *sets(run__steps=steps + 2, data__file="away.h5"), code=7)
+        assert os.listdir("runs/r/trace") == traces, "a start that is refused leaves a trace"
         train(2, "r", *BASE, *sets(run__steps=steps))
         assert read("runs/r/metrics.csv") == before, f"an ended run of {steps} steps writes its last row again"
     rate = [m["lr"] for m in metrics("r")]
@@ -387,7 +389,7 @@ def test_folder_not_writable(glyphs):
     assert "File name too long" in r.stderr and not os.path.exists("d" * 200), said(r)
     os.symlink("nowhere", "gone")
     r = train(1, "r", *BASE, *sets(run__dir="gone"), code=7)
-    assert "gone: File exists (a link to nowhere, which is not there); run.dir" in r.stderr, said(r)
+    assert "gone (a link to nowhere, which is not there): make the folder that it leads to, or remove the link; run.dir" in r.stderr, said(r)
     r = train(1, "r", *BASE, *sets(data__file="gone"), code=7)
     assert "cannot open gone: there is no such file (a link to nowhere, which is not there)" in r.stderr, said(r)
     os.mkdir("sub")

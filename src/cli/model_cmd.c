@@ -25,7 +25,7 @@ static const shoal_verb_help import_help = {
   "Operators that become layers: Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Conv, Div, Dropout, "
   "Flatten, "
   "Gelu, Gemm, GlobalAveragePool, HardSigmoid, HardSwish, Identity, LayerNormalization, LeakyRelu, MatMul, MaxPool, "
-  "Mul, "
+  "Mul, Pad, "
   "ReduceMean, Relu, Reshape, Sigmoid, Squeeze, Sub, Sum, Tanh, Transpose, Unsqueeze; GELU and layer norm also where "
   "they "
   "are written as several. What cannot be is told with its node.",

@@ -18,6 +18,7 @@ typedef struct {
   int layer; /* -1: the network's input */
   int ndim;  /* 0: not computed yet */
   int64_t dim[SHOAL_ONNX_DIMS];
+  int64_t pad[2]; /* by a node for the convolution or mean that alone reads it; not in dim */
 } value;
 
 /* A tensor of a layer. */
@@ -392,6 +393,7 @@ static shoal_status take_conv(shoal_import *im, const shoal_onnx_node *n)
   if (shoal_onnx_in(n, 2) >= 0) SHOAL_TRY(known_list(im, n, 2, w->dim[0], "bias", &bias));
   SHOAL_TRY(windows(n, &f));
   SHOAL_TRY(pair_of(n, "dilations", 1, f.dilation));
+  for (int k = 0; k < 2 && x; k++) f.pad[k] += x->pad[k];
   memcpy(f.kernel, w->dim + 2, sizeof f.kernel);
   f.groups = int_of(n, "group", 1);
   SHOAL_CHECK(f.groups >= 1 && f.groups <= INT32_MAX / 4 && f.dilation[0] > 0 && f.dilation[1] > 0,
@@ -425,38 +427,24 @@ static shoal_status take_pool(shoal_import *im, const shoal_onnx_node *n)
   shoal_layer_facts f = shoal_layer_defaults();
   SHOAL_TRY(windows(n, &f));
   SHOAL_TRY(read_layer(im, n, 0, &from));
+  const value *x = value_at(im, n, 0);
+  const bool padded = x->pad[0] || x->pad[1];
+  if (padded && (f.pad[0] || f.pad[1]) && int_of(n, "count_include_pad", 0) == 0)
+    return refuse("zeros of a node count in its mean, those of its own do not");
+  for (int k = 0; k < 2; k++) f.pad[k] += x->pad[k];
   bool one = f.kernel[0] == 1 && f.kernel[1] == 1 && f.stride[0] == 1 && f.stride[1] == 1;
   if (one && !f.pad[0] && !f.pad[1]) { /* as an adaptive pool may come out */
     give_same(im, n, value_at(im, n, 0));
     return SHOAL_OK;
   }
   f.ceil = int_of(n, "ceil_mode", 0) != 0;
-  f.count_pad = !largest && int_of(n, "count_include_pad", 0) != 0 && (f.pad[0] || f.pad[1]);
+  f.count_pad = !largest && (padded || int_of(n, "count_include_pad", 0) != 0) && (f.pad[0] || f.pad[1]);
   SHOAL_TRY(begin(im, largest ? SHOAL_OP_MAXPOOL : SHOAL_OP_AVGPOOL, wish_for(im, n, wish), &l));
   l->facts = f;
   l->node.in[0] = from;
   SHOAL_TRY(end(im, &layer));
   give_layer(im, n, layer);
   return SHOAL_OK;
-}
-
-static shoal_status global_pool(shoal_import *im, const shoal_onnx_node *n, bool keep)
-{
-  shoal_text_layer *l;
-  char wish[128];
-  int from, layer;
-  SHOAL_TRY(read_layer(im, n, 0, &from));
-  SHOAL_TRY(begin(im, SHOAL_OP_GLOBALPOOL, wish_for(im, n, wish), &l));
-  l->node.in[0] = from;
-  SHOAL_TRY(end(im, &layer));
-  const value *x = value_at(im, n, 0);
-  give(im, n, layer, keep ? 4 : 2, (int64_t[]){ x->dim[0], x->dim[1], 1, 1 });
-  return SHOAL_OK;
-}
-
-static shoal_status take_global_pool(shoal_import *im, const shoal_onnx_node *n)
-{
-  return global_pool(im, n, true);
 }
 
 /* A list of whole numbers in input k or, in older files, in an attribute; the caller frees.  *n < 0: there is none. */
@@ -479,6 +467,50 @@ static shoal_status list_of(const shoal_import *im, const shoal_onnx_node *node,
   memcpy(*out, a->list, a->n * sizeof **out);
   *n = (int)a->n;
   return SHOAL_OK;
+}
+
+/* Zeros around images, which the only reader takes as padding of its own. */
+static shoal_status take_pad(shoal_import *im, const shoal_onnx_node *n)
+{
+  const value *x = value_at(im, n, 0);
+  const shoal_onnx_value *out = &im->g.value[n->out[0]];
+  const char *reader = out->readers == 1 && out->reader >= 0 ? im->g.node[out->reader].op : "";
+  double with = 0;
+  int64_t *pads;
+  int count;
+  if (strcmp(reader, "Conv") != 0 && strcmp(reader, "AveragePool") != 0)
+    return refuse("only what one convolution or mean reads is padded");
+  if (shoal_onnx_in(n, 2) >= 0 && !shoal_onnx_scalar(&im->g, shoal_onnx_known(&im->g, n, 2), &with))
+    return refuse("what it pads with is not a constant");
+  SHOAL_TRY(list_of(im, n, 1, "pads", &pads, &count));
+  bool good = x && x->ndim == 4 && count == 8 && with == 0 && !x->pad[0] && !x->pad[1];
+  for (int k = 0; good && k < 4; k++)
+    good = pads[k] == pads[k + 4] && pads[k] >= 0 && pads[k] < INT32_MAX / 4 && (k > 1 || pads[k] == 0);
+  if (good) {
+    give_same(im, n, x);
+    memcpy(im->at[n->out[0]].pad, pads + 2, 2 * sizeof *pads);
+  }
+  free(pads);
+  return good ? SHOAL_OK : refuse("only zeros on all sides of images, alike on both, are read");
+}
+
+static shoal_status global_pool(shoal_import *im, const shoal_onnx_node *n, bool keep)
+{
+  shoal_text_layer *l;
+  char wish[128];
+  int from, layer;
+  SHOAL_TRY(read_layer(im, n, 0, &from));
+  SHOAL_TRY(begin(im, SHOAL_OP_GLOBALPOOL, wish_for(im, n, wish), &l));
+  l->node.in[0] = from;
+  SHOAL_TRY(end(im, &layer));
+  const value *x = value_at(im, n, 0);
+  give(im, n, layer, keep ? 4 : 2, (int64_t[]){ x->dim[0], x->dim[1], 1, 1 });
+  return SHOAL_OK;
+}
+
+static shoal_status take_global_pool(shoal_import *im, const shoal_onnx_node *n)
+{
+  return global_pool(im, n, true);
 }
 
 static shoal_status take_mean(shoal_import *im, const shoal_onnx_node *n)
@@ -895,6 +927,7 @@ static const operator operators[] = {
   { "MatMul", 2, 2, "", take_matmul },
   { "MaxPool", 1, 1, "kernel_shape strides pads ceil_mode dilations=1 storage_order=0 auto_pad=NOTSET", take_pool },
   { "Mul", 2, 2, "", take_mul },
+  { "Pad", 1, 4, "pads mode=constant value=0", take_pad },
   { "ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", take_mean },
   { "Relu", 1, 1, "", take_curve },
   { "Reshape", 2, 2, "allowzero", take_reshape },

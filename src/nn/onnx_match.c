@@ -30,6 +30,10 @@ static shoal_onnx_node *only_for(const shoal_onnx_graph *g, int v, const char *o
 static const shoal_onnx_tensor *constant(const shoal_onnx_graph *g, int v)
 {
   const shoal_onnx_node *n = maker(g, v);
+  while (is(n, "Identity", 1)) { /* tensors that are equal are written once */
+    v = n->in[0];
+    n = maker(g, v);
+  }
   if (v < 0 || g->value[v].known || !n || strcmp(n->op, "Constant") != 0) return v < 0 ? NULL : g->value[v].known;
   const shoal_onnx_attribute *a = shoal_onnx_attribute_of(n, "value");
   return a ? a->tensor : NULL;

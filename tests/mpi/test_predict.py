@@ -167,6 +167,26 @@ def test_numpy(work, name):
     assert np.array_equal(got["confusion"], table)
 
 
+@pytest.mark.parametrize("path", sorted(glob.glob(f"{ROOT}/tests/golden/onnx/*.onnx")), ids=os.path.basename)
+def test_torch(work, path):
+    """Networks that PyTorch's exporters wrote (tests/torch_onnx.py) give the probabilities that PyTorch computed."""
+    given = np.load(path.removesuffix(".onnx") + ".npz")
+    shoal("model", "import", path, "-o", "net.yaml")
+    with open("net.yaml") as f:
+        text = f.read().replace("op: batchnorm", "op: batchnorm, momentum: 0")
+    with open("net.yaml", "w") as f:
+        f.write(text)
+    with h5py.File("data.h5", "w") as f:
+        for part, x in (("train", given["x"]), ("test", given["x"])):
+            f[f"{part}/x"], f[f"{part}/y"] = x, np.arange(len(x), dtype="i4")
+        f.attrs["mean"], f.attrs["std"] = np.zeros(3, "f4"), np.ones(3, "f4")  # as the networks take them
+        f.attrs["classes"] = 5
+    train(1, "r", *sets(data__file="data.h5", data__batch=4, run__steps=1, optim__lr=1e-44, model__file="net.yaml", model__weights="net.safetensors"))
+    shoal("predict", "runs/r", "data.h5", "-o", "p.h5")
+    e = np.exp(given["logits"] - given["logits"].max(1, keepdims=True))
+    assert read("p.h5")["probability"] == pytest.approx(e / e.sum(1, keepdims=True), abs=1e-5)
+
+
 @pytest.fixture
 def named(work):
     """A run on features of classes with names; a CSV file of other samples with fewer classes in another order."""

@@ -39,9 +39,11 @@ def windows(x, layer, fill):
     return view[:, :, ::sh, ::sw, ::dh, ::dw]
 
 
-def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_var=None):
+def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, running_var=None):
     kind = layer["kind"]
-    if kind == "linear":
+    if kind == "parameter":
+        x = weight[None]  # for every sample: NumPy repeats it
+    elif kind == "linear":
         x = x @ weight.T + (0 if bias is None else bias)
     elif kind == "conv":
         groups = layer.get("groups", 1)
@@ -73,7 +75,8 @@ def apply(layer, x, *others, weight=None, bias=None, running_mean=None, running_
     elif kind == "mul":
         x = x * others[0].reshape(others[0].shape + (1,) * (x.ndim - others[0].ndim))
     elif kind == "concat":
-        x = np.concatenate((x, *others), 1)
+        n = max(len(part) for part in (x, *others))
+        x = np.concatenate([np.broadcast_to(part, (n, *part.shape[1:])) for part in (x, *others)], 1)
     elif kind == "reshape":
         x = x.reshape(len(x), *layer["shape"])
     elif kind == "transpose":

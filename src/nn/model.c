@@ -170,7 +170,7 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
   shoal_node_desc(m, n, 1, &d);
   if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
   if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
-  if (n->kind == SHOAL_OP_RESHAPE) d.out = with_batch(&n->shape, 1);
+  if (n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_PARAMETER) d.out = with_batch(&n->shape, 1);
   SHOAL_TRY(shoal_error_prefix(shoal_op_infer(&d, &d.out), "layer %s: ", n->name));
   shoal_op_weight_shapes(&d, w);
   n->out = without_batch(&d.out);
@@ -179,6 +179,9 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
 
 static shoal_status check_inputs(const shoal_model *m, const shoal_node *n)
 {
+  SHOAL_CHECK(shoal_node_inputs(n) <= shoal_op_arity_of(n->kind).most, SHOAL_ERR_ARG,
+              "layer %s: %d inputs; %s takes %d", n->name, shoal_node_inputs(n), shoal_op_kind_name(n->kind),
+              shoal_op_arity_of(n->kind).most);
   for (int k = 0; k < shoal_node_inputs(n); k++) {
     SHOAL_CHECK(n->in[k] >= -1 && n->in[k] < m->nodes, SHOAL_ERR_ARG,
                 "layer %s: input %d is node %d; must be -1 (the network's input) or a node before it, 0 to %d", n->name,
@@ -236,6 +239,8 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
   if (w[0].ndim == 0) return;
   int64_t field = w[0].ndim == 4 ? w[0].dim[2] * w[0].dim[3] : 1;
   int64_t fan_in = w[0].ndim > 1 ? w[0].dim[1] * field : 1, fan_out = w[0].dim[0] * field;
+  bool learned = n->kind == SHOAL_OP_PARAMETER;
+  if (learned) fan_in = fan_out = w[0].dim[w[0].ndim - 1];
   if (n->rank > 0) {
     int64_t rows = w[0].dim[0], cols = shoal_shape_count(&w[0]) / rows;
     n->factor[0] = add_param(m, n, "weight_left", &SHOAL_SHAPE(rows, n->rank), init);
@@ -246,7 +251,7 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
     shoal_model_name_factors(&m->param[n->factor[0]], &m->param[n->factor[1]], &as_one, n->rank, SHOAL_TRAIN_BOTH);
   } else {
     n->weight[0] = add_param(m, n, "weight", &w[0], norm ? SHOAL_INIT_ONE : init);
-    m->param[n->weight[0]].decay = !norm;
+    m->param[n->weight[0]].decay = !norm && !learned;
   }
   if (w[1].ndim > 0)
     n->weight[1] =

@@ -63,7 +63,7 @@ typedef struct {
   int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2], dilation[2], groups;
-  shoal_shape shape;             /* RESHAPE: of a sample; one dimension may be -1, the rest */
+  shoal_shape shape;             /* RESHAPE, PARAMETER: of a sample; one dimension may be -1, the rest */
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   bool ceil, count_pad;          /* pools */
   bool bias, relu;

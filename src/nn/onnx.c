@@ -110,18 +110,29 @@ static void put_constant(writer *w, const char *name, const shoal_shape *shape, 
   shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
 }
 
-/* A constant for Reshape: the batch as it is, then the shape of a sample.  Returns its name, good until the next call. */
-static const char *put_shape(writer *w, const char *layer, const shoal_shape *sample)
+/* The dimensions of a sample as a constant, behind `before` zeros.  Returns its name, good until the next call. */
+static const char *put_counts(writer *w, const char *layer, const shoal_shape *sample, int before)
 {
   snprintf(w->shape, sizeof w->shape, "%s/shape", layer);
   w->part.n = 0;
-  shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)sample->ndim + 1);
+  shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)sample->ndim + (uint64_t)before);
   shoal_proto_number(&w->part, TENSOR_TYPE, I64);
-  shoal_proto_number(&w->part, TENSOR_I64, 0);
+  for (int d = 0; d < before; d++) shoal_proto_number(&w->part, TENSOR_I64, 0);
   for (int d = 0; d < sample->ndim; d++) shoal_proto_number(&w->part, TENSOR_I64, (uint64_t)sample->dim[d]);
   shoal_proto_text(&w->part, TENSOR_NAME, w->shape);
   shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
   return w->shape;
+}
+
+/* For Reshape, where 0 leaves the batch as it is. */
+static const char *put_shape(writer *w, const char *layer, const shoal_shape *sample)
+{
+  return put_counts(w, layer, sample, 1);
+}
+
+static const char *put_dims(writer *w, const char *layer, const shoal_shape *sample)
+{
+  return put_counts(w, layer, sample, 0);
 }
 
 static void put_scale(writer *w, const char *name, const double *numbers)
@@ -192,6 +203,23 @@ static void put_linear(writer *w, const shoal_node *n, const char *x, const char
   simple(w, "Transpose", weight, NULL, turned);
   simple(w, "MatMul", x, turned, bias ? product : output);
   if (bias) simple(w, "Add", product, bias, output);
+}
+
+/* The batch's size of the input's shape, before the shape of a sample. */
+static void put_parameter(writer *w, const shoal_node *n, const char *weight, const char *output)
+{
+  char part[3][VALUE_MAX];
+  static const char *const ends[] = { "batch", "first", "whole" };
+  const shoal_shape none = { 0 };
+  for (int i = 0; i < 3; i++) snprintf(part[i], sizeof part[i], "%s/%s", n->name, ends[i]);
+  simple(w, "Shape", "input", NULL, part[0]);
+  simple(w, "Gather", part[0], put_shape(w, part[1], &none), part[1]); /* its dimension 0 */
+  begin(w, "Concat", part[2]);
+  take(w, part[1]);
+  take(w, put_dims(w, n->name, &n->out));
+  add_int(w, "axis", 0);
+  end(w);
+  simple(w, "Expand", weight, part[2], output);
 }
 
 static const char *value_of(const writer *w, int v)
@@ -326,6 +354,9 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     begin(w, "Flatten", output);
     take(w, x);
     break;
+  case SHOAL_OP_PARAMETER:
+    put_parameter(w, n, weight, output);
+    return;
   case SHOAL_OP_RESHAPE:
     simple(w, "Reshape", x, put_shape(w, n->name, &n->out), output);
     return;

@@ -95,7 +95,8 @@ shoal_status shoal_onnx_open(const char *path, shoal_onnx_graph *out);
 void shoal_onnx_free(shoal_onnx_graph *g);
 /** Zeroed memory that lives as long as the graph. */
 shoal_status shoal_onnx_take(shoal_onnx_graph *g, size_t n, size_t size, void *out);
-/** Marks the nodes on which value v depends, and counts the readers of every value among them. */
+/** Marks the nodes on which value v depends, and counts the readers of every value among them.  Who asks for the shape of the
+ *  network's input reads nothing of it. */
 shoal_status shoal_onnx_mark(shoal_onnx_graph *g, int v);
 
 const shoal_onnx_attribute *shoal_onnx_attribute_of(const shoal_onnx_node *n, const char *name); /* NULL: none */

@@ -746,24 +746,52 @@ static shoal_status take_squeeze(shoal_import *im, const shoal_onnx_node *n)
   return give_shape(im, n, ndim, dim);
 }
 
-/* A sum with a constant behind a product is that layer's bias. */
-static shoal_status add_bias(shoal_import *im, const shoal_onnx_node *n, int k)
+/* What an input that is known was called in the file, before it was put into another shape. */
+static const char *wish_for_constant(const shoal_import *im, int v, char out[128])
 {
-  const value *x = value_at(im, n, 1 - k);
-  const shoal_onnx_tensor *bias;
-  char wish[128], name[SHOAL_NAME_MAX];
-  bool alone = im->g.value[n->in[1 - k]].readers == 1;
-  shoal_text_layer *l = x && x->layer >= 0 ? &im->text.layers[x->layer] : NULL;
-  bool product = l && l->node.kind == SHOAL_OP_LINEAR && !l->facts.bias && alone && is_own_shape(im, x);
-  if (!product) return refuse("it adds a constant to what is not the product of a layer without bias");
-  SHOAL_TRY(known_list(im, n, k, l->facts.width, "bias", &bias));
-  l->facts.bias = true;
-  if (name_of_tensor(im->g.value[n->in[k]].name, ".bias", wish, sizeof wish)) {
-    name_layer(im, SHOAL_OP_LINEAR, wish, name);
-    if (strcmp(name, wish) == 0) snprintf(l->node.name, sizeof l->node.name, "%s", name);
+  for (const shoal_onnx_value *at; (at = &im->g.value[v])->producer >= 0;) {
+    const shoal_onnx_node *n = &im->g.node[at->producer];
+    if (n->ins < 1 || n->in[0] < 0) break;
+    v = n->in[0];
   }
-  SHOAL_TRY(put_weight(im, x->layer, "bias", bias, false));
-  give_same(im, n, x);
+  const char *name = im->g.value[v].name;
+  return name_of_tensor(name, ".weight", out, 128) ? out : name;
+}
+
+/* Input k, which is known, becomes a layer of learned numbers, one for all samples; as in ONNX its dimensions are the last of
+ * a value of `ndim`. */
+static shoal_status learn(shoal_import *im, const shoal_onnx_node *n, int k, int ndim)
+{
+  const shoal_onnx_tensor *t = shoal_onnx_known(&im->g, n, k);
+  shoal_text_layer *l;
+  char wish[128];
+  int64_t dim[SHOAL_ONNX_DIMS] = { 0 };
+  int layer;
+  if (shoal_onnx_is_whole(t->type)) return refuse("its constant is of whole numbers");
+  if (t->ndim > ndim) return refuse("its constant has more dimensions than its other input");
+  for (int d = 0; d < ndim; d++) dim[d] = d < ndim - t->ndim ? 1 : t->dim[d - (ndim - t->ndim)];
+  if (dim[0] != 1) return refuse("its constant is different for each sample of a batch; export it for a batch of 1");
+  if (ndim > SHOAL_MAX_DIMS) return refuse("it reads a value of more than 4 dimensions beside the batch");
+  dim[0] = im->at[im->g.input].dim[0];
+  SHOAL_TRY(begin(im, SHOAL_OP_PARAMETER, wish_for_constant(im, n->in[k], wish), &l));
+  l->node.in[0] = SHOAL_NO_INPUT;
+  l->facts.shape.ndim = ndim - 1;
+  memcpy(l->facts.shape.dim, dim + 1, (size_t)(ndim - 1) * sizeof *dim);
+  SHOAL_TRY(end(im, &layer));
+  SHOAL_TRY(put_weight(im, layer, "weight", t, false));
+  value *v = &im->at[n->in[k]];
+  *v = (value){ .layer = layer, .ndim = ndim };
+  memcpy(v->dim, dim, sizeof v->dim);
+  return SHOAL_OK;
+}
+
+/* What is known beside values of layers becomes layers. */
+static shoal_status learn_constants(shoal_import *im, const shoal_onnx_node *n)
+{
+  int ndim = 0;
+  for (int k = 0; k < n->ins; k++) ndim = SHOAL_MAX(ndim, value_at(im, n, k) ? value_at(im, n, k)->ndim : 0);
+  for (int k = 0; k < n->ins; k++)
+    if (!value_at(im, n, k) && shoal_onnx_known(&im->g, n, k)) SHOAL_TRY(learn(im, n, k, ndim));
   return SHOAL_OK;
 }
 
@@ -775,11 +803,34 @@ static shoal_status take_several(shoal_import *im, const shoal_onnx_node *n, sho
   int from[SHOAL_OP_INPUTS], layer;
   SHOAL_CHECK(n->ins <= SHOAL_OP_INPUTS, SHOAL_ERR_UNSUPPORTED, "it has %d inputs; at most %d are read", n->ins,
               SHOAL_OP_INPUTS);
+  SHOAL_TRY(learn_constants(im, n));
   for (int k = 0; k < n->ins; k++) SHOAL_TRY(read_layer(im, n, k, &from[k]));
   SHOAL_TRY(begin(im, kind, name_of_node(n->name, wish, sizeof wish) ? wish : "", &l));
   memcpy(l->node.in, from, (size_t)n->ins * sizeof *from);
   SHOAL_TRY(end(im, &layer));
   give_layer(im, n, layer);
+  return SHOAL_OK;
+}
+
+/* A sum with a constant behind a product is that layer's bias. */
+static shoal_status add_bias(shoal_import *im, const shoal_onnx_node *n, int k)
+{
+  const value *x = value_at(im, n, 1 - k);
+  const shoal_onnx_tensor *bias;
+  char wish[128], name[SHOAL_NAME_MAX];
+  bool alone = im->g.value[n->in[1 - k]].readers == 1;
+  shoal_text_layer *l = x && x->layer >= 0 ? &im->text.layers[x->layer] : NULL;
+  bool product = l && l->node.kind == SHOAL_OP_LINEAR && !l->facts.bias && alone && is_own_shape(im, x) &&
+                 (int64_t)im->g.value[n->in[k]].known->count == l->facts.width;
+  if (!product) return take_several(im, n, SHOAL_OP_ADD);
+  SHOAL_TRY(known_list(im, n, k, l->facts.width, "bias", &bias));
+  l->facts.bias = true;
+  if (name_of_tensor(im->g.value[n->in[k]].name, ".bias", wish, sizeof wish)) {
+    name_layer(im, SHOAL_OP_LINEAR, wish, name);
+    if (strcmp(name, wish) == 0) snprintf(l->node.name, sizeof l->node.name, "%s", name);
+  }
+  SHOAL_TRY(put_weight(im, x->layer, "bias", bias, false));
+  give_same(im, n, x);
   return SHOAL_OK;
 }
 
@@ -792,8 +843,10 @@ static shoal_status take_add(shoal_import *im, const shoal_onnx_node *n)
 
 static shoal_status take_concat(shoal_import *im, const shoal_onnx_node *n)
 {
-  const value *x = value_at(im, n, 0);
   int64_t axis = int_of(n, "axis", 1);
+  int first = 0;
+  while (first + 1 < n->ins && !value_at(im, n, first)) first++;
+  const value *x = value_at(im, n, first);
   if (x && axis < 0) axis += x->ndim;
   if (axis != 1) return refuse("only along axis 1, that of channels");
   return take_several(im, n, SHOAL_OP_CONCAT);
@@ -884,6 +937,12 @@ static bool joins_curve(shoal_import *im, const shoal_onnx_node *n, int k)
 
 static shoal_status take_mul(shoal_import *im, const shoal_onnx_node *n)
 {
+  for (int k = 0; k < 2; k++) {
+    const shoal_onnx_tensor *t = shoal_onnx_known(&im->g, n, k);
+    const value *other = value_at(im, n, 1 - k);
+    if (t && (t->count == 1 || !other || other->layer < 0)) return take_scale(im, n);
+  }
+  SHOAL_TRY(learn_constants(im, n));
   const value *x[2] = { value_at(im, n, 0), value_at(im, n, 1) };
   if (!x[0] || !x[1]) return take_scale(im, n);
   if (joins_curve(im, n, 0) || joins_curve(im, n, 1)) return SHOAL_OK;

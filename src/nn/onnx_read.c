@@ -764,8 +764,9 @@ shoal_status shoal_onnx_mark(shoal_onnx_graph *g, int v)
   for (int i = g->nodes - 1; i >= 0; i--) {
     shoal_onnx_node *n = &g->node[i];
     for (int k = 0; k < n->outs; k++) n->live |= n->out[k] >= 0 && g->value[n->out[k]].readers > 0;
+    bool shape = strcmp(n->op, "Shape") == 0 && !n->domain[0];
     for (int k = 0; n->live && k < n->ins; k++) {
-      if (n->in[k] < 0) continue;
+      if (n->in[k] < 0 || (shape && n->in[k] == g->input)) continue;
       g->value[n->in[k]].readers++;
       g->value[n->in[k]].reader = i;
     }

@@ -8,7 +8,7 @@
  *                  '-----------------------------------'         space B: conv2 bn2
  *
  * Nodes merged with the input or the logits are never partitioned: space -1.  So are the inputs and the output of what
- * needs all of its units, such as a convolution of a few groups a concatenation, or a reshape.
+ * needs all of its units, such as a convolution of a few groups, a reshape, or learned numbers.
  *
  * A unit may cover several indices of a layer: after FLATTEN a unit is a channel with h*w consecutive values.  The size
  * of a space is the greatest common divisor of the widths of its layers; in a layer of width D a unit is D / size
@@ -49,7 +49,8 @@ shoal_units shoal_node_units(const shoal_model *m, const shoal_node *n)
 {
   const shoal_shape *in = shoal_value_shape(m, n->in[0]);
   if (n->kind == SHOAL_OP_LINEAR) return in->ndim == 1 ? SHOAL_UNITS_MAKE : SHOAL_UNITS_KEEP;
-  if (n->kind == SHOAL_OP_CONCAT || n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_TRANSPOSE)
+  if (n->kind == SHOAL_OP_CONCAT || n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_TRANSPOSE ||
+      n->kind == SHOAL_OP_PARAMETER)
     return SHOAL_UNITS_WHOLE;
   if (n->kind != SHOAL_OP_CONV) return SHOAL_UNITS_KEEP;
   if (n->groups == 1) return SHOAL_UNITS_MAKE;

@@ -45,11 +45,11 @@ static shoal_status resolve(shoal_text *r)
                 SHOAL_AT_LAYER "%s; choose another name", SHOAL_LAYER_PLACE(r, l),
                 strcmp(l->node.name, "input") == 0 ? "this is the name of the network's input"
                                                    : "a layer before it has this name");
-    SHOAL_CHECK((names == 0 && takes.least == 1) || (names >= takes.least && names <= takes.most), SHOAL_ERR_USAGE,
+    SHOAL_CHECK((names == 0 && takes.least <= 1) || (names >= takes.least && names <= takes.most), SHOAL_ERR_USAGE,
                 SHOAL_AT_LAYER "%s reads %d%s layer%s; in names %d%s", SHOAL_LAYER_PLACE(r, l),
                 shoal_op_kind_name(l->node.kind), takes.least, takes.most > takes.least ? " or more" : "",
                 takes.most == 1 ? "" : "s", names, takes.least > 1 ? ", write in: [one, other]" : "");
-    l->node.in[0] = i - 1;
+    l->node.in[0] = takes.most == 0 ? SHOAL_NO_INPUT : i - 1;
     for (int k = 0; k < names; k++) SHOAL_TRY(resolve_input(r, i, k));
     for (int k = 0; k < shoal_node_inputs(&l->node); k++)
       if (l->node.in[k] >= 0) r->layers[l->node.in[k]].readers++;
@@ -158,7 +158,10 @@ static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, 
 {
   shoal_node n = shoal_text_node(l, m->classes);
   n.unit = *unit += l->facts.cut && m->nodes > 0;
-  return at_layer(r, l, shoal_model_add(m, &n, is_weighted(n.kind) ? l->facts.init : SHOAL_INIT_ZERO, NULL));
+  return at_layer(r, l,
+                  shoal_model_add(m, &n,
+                                  is_weighted(n.kind) || n.kind == SHOAL_OP_PARAMETER ? l->facts.init : SHOAL_INIT_ZERO,
+                                  NULL));
 }
 
 static shoal_status check_output(const shoal_text *r, const shoal_model *m)

@@ -20,10 +20,10 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "groups", SHOAL_KEY_COUNT, false, AT(groups), BIT(CONV), 1, MOST },
   { "ceil", SHOAL_KEY_FLAG, false, AT(ceil), BIT(MAXPOOL) | BIT(AVGPOOL), 0, 0 },
   { "count_pad", SHOAL_KEY_FLAG, false, AT(count_pad), BIT(AVGPOOL), 0, 0 },
-  { "shape", SHOAL_KEY_LIST, true, AT(shape), BIT(RESHAPE), -1, MOST },
+  { "shape", SHOAL_KEY_LIST, true, AT(shape), BIT(RESHAPE) | BIT(PARAMETER), -1, MOST },
   { "order", SHOAL_KEY_LIST, true, AT(order), BIT(TRANSPOSE), 0, SHOAL_MAX_DIMS - 2 },
   { "bias", SHOAL_KEY_FLAG, false, AT(bias), WEIGHTED, 0, 0 },
-  { "init", SHOAL_KEY_INIT, false, AT(init), WEIGHTED, 0, 0 },
+  { "init", SHOAL_KEY_INIT, false, AT(init), WEIGHTED | BIT(PARAMETER), 0, 0 },
   { "eps", SHOAL_KEY_REAL, false, AT(eps), NORMS, 1e-30, 1 },
   { "momentum", SHOAL_KEY_REAL, false, AT(momentum), BIT(BATCHNORM), 0, 1 },
   { "p", SHOAL_KEY_REAL, true, AT(p), BIT(DROPOUT), 0, 1 },
@@ -172,7 +172,7 @@ static void add_inputs(const shoal_model *m, int i, shoal_str *out)
 {
   const shoal_node *n = &m->node[i];
   int inputs = shoal_node_inputs(n);
-  if (inputs == 1 && n->in[0] == i - 1) return;
+  if (inputs == 0 || (inputs == 1 && n->in[0] == i - 1)) return;
   shoal_str_add(out, ", in: %s", inputs > 1 ? "[" : "");
   for (int k = 0; k < inputs; k++) {
     if (k > 0) shoal_str_add(out, ", ");

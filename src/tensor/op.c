@@ -5,6 +5,7 @@
 #include "tensor/op.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const kind_names[] = {
 #define X(name, text, least, most) text,
@@ -302,6 +303,10 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     SHOAL_TRY(check_shape(op, "input", in, 2, SHOAL_MAX_DIMS));
     *out = SHOAL_SHAPE(in->dim[0], shoal_shape_count(in) / in->dim[0]);
     return SHOAL_OK;
+  case SHOAL_OP_PARAMETER:
+    SHOAL_TRY(check_shape(op, "shape", &d->out, 2, SHOAL_MAX_DIMS));
+    *out = d->out;
+    return SHOAL_OK;
   case SHOAL_OP_RESHAPE:
     return infer_reshape(d, out);
   case SHOAL_OP_TRANSPOSE:
@@ -334,6 +339,10 @@ void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGH
     break;
   case SHOAL_OP_CONV:
     w[0] = SHOAL_SHAPE(d->out.dim[1], in->dim[1] / shoal_op_groups(d), d->kernel[0], d->kernel[1]);
+    break;
+  case SHOAL_OP_PARAMETER:
+    w[0].ndim = d->out.ndim - 1;
+    memcpy(w[0].dim, d->out.dim + 1, (size_t)w[0].ndim * sizeof *w[0].dim);
     break;
   case SHOAL_OP_BATCHNORM:
     w[0] = w[1] = SHOAL_SHAPE(in->dim[1]);

@@ -55,6 +55,7 @@ enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
   X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                      \
   X(RESHAPE, "reshape", 1, 1)             /* any format -> dense, the same values in canonical order */                \
   X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */      \
+  X(PARAMETER, "parameter", 0, 0) /* y[n, …] = w0 […] for every sample: learned numbers as a layer */              \
   X(DROPOUT, "dropout", 1, 1)     /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
@@ -96,7 +97,7 @@ static inline int shoal_op_groups(const shoal_op_desc *d)
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
  *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1], and RESHAPE the shape of a sample from
- *  out.dim[1], …, where one -1 is what is left. */
+ *  out.dim[1], …, where one -1 is what is left; PARAMETER takes all of `out`. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
 /** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR and CONV; 0 for the
  *  rest).  Both require a description that shoal_op_infer accepts, with the output width in `d->out`. */

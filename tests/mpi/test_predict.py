@@ -89,6 +89,8 @@ JOINS = """layers:
   - { name: more, op: reshape, shape: [10, 9], in: pool4 }
   - { name: turned, op: transpose, order: [1, 0] }
   - { name: tokens, op: linear, width: 10 }
+  - { name: places, op: parameter, shape: [9, 10] }
+  - { name: placed, op: add, in: [tokens, places] }
   - { name: back, op: transpose, order: [1, 0] }
   - { name: product, op: mul, in: [conv3, scaled] }
   - { name: mean2, op: avgpool, kernel: 8 }
@@ -97,7 +99,8 @@ JOINS = """layers:
   - { name: flat, op: flatten }
   - { name: flat2, op: flatten, in: long }
   - { name: flat3, op: flatten, in: back }
-  - { name: all, op: concat, in: [flat, flat2, flat3] }
+  - { name: more2, op: parameter, shape: [3] }
+  - { name: all, op: concat, in: [flat, flat2, flat3, more2] }
   - { name: fc, op: linear, width: classes }
 """
 FILES = {"odd": ODD, "curves": CURVES, "joins": JOINS}

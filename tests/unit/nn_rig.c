@@ -193,6 +193,10 @@ static void build_groups(shoal_model *m)
   n.order[0] = 1;
   n.unit = 3;
   x = put_linear(m, "places.fc", put(m, n, SHOAL_INIT_ZERO), 4, true, 3);
+  n = shoal_node_make(SHOAL_OP_PARAMETER, "learned", SHOAL_NO_INPUT);
+  n.shape = m->node[x].out;
+  n.unit = 3;
+  x = put_join(m, SHOAL_OP_ADD, "placed", 2, (const int[]){ x, put(m, n, SHOAL_INIT_UNIFORM) }, false, 3);
   x = put_plain(m, SHOAL_OP_FLATTEN, "flatten", x, false, 3, -1);
   put_linear(m, "fc", x, 3, false, 3);
 }

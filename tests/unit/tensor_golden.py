@@ -41,6 +41,7 @@ CASES = [
     ("MAXPOOL", (2, 3, 8, 7), dict(kernel=(3, 2), stride=(2, 3), pad=(1, 0), ceil=True)),
     ("AVGPOOL", (2, 3, 8, 7), dict(kernel=(3, 2), stride=(2, 3), pad=(1, 1), ceil=True)),
     ("AVGPOOL", (2, 3, 8, 9), dict(kernel=(3, 3), stride=(3, 2), pad=(1, 1), ceil=True, count_pad=True)),
+    ("PARAMETER", (3, 4, 5), dict()),
     ("RESHAPE", (3, 10, 6), dict(sample=(4, -1, 5))),
     ("TRANSPOSE", (3, 10, 6, 4), dict(order=(2, 0, 1))),
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
@@ -76,6 +77,8 @@ def apply(kind, x, w, stats, a):
         return F.max_pool2d(x[0], a["kernel"], a["stride"], a["pad"], ceil_mode=a.get("ceil", False))
     if kind == "AVGPOOL":
         return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], a.get("ceil", False), a.get("count_pad", False))
+    if kind == "PARAMETER":
+        return w[0].expand(a["batch"], *w[0].shape)
     if kind == "RESHAPE":
         return x[0].reshape(len(x[0]), *a["sample"])
     if kind == "TRANSPOSE":
@@ -101,6 +104,8 @@ def weights(kind, shape, a):
         return [pattern((width,), 3), pattern((width,), 4)]
     if kind == "LINEAR":
         w = [pattern((a["out"], shape[-1]), 3)]
+    elif kind == "PARAMETER":
+        w = [pattern(shape[1:], 3)]
     elif kind == "CONV":
         w = [pattern((a["out"], shape[1] // a.get("groups", 1)) + tuple(a["kernel"]), 3)]
     else:
@@ -117,7 +122,8 @@ def digest(t):
 
 def run(kind, shape, a):
     training = a.get("training", True)
-    shapes = a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1)
+    a = dict(a, batch=shape[0])
+    shapes = [] if kind == "PARAMETER" else a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1)
     x = [pattern(s, (1, 2, 10)[i]) for i, s in enumerate(shapes)]
     w = weights(kind, shape, a)
     stats = [pattern((shape[1],), 5), pattern((shape[1],), 6).abs() + 1] if kind == "BATCHNORM" else [None, None]
@@ -134,7 +140,8 @@ def run(kind, shape, a):
 
 
 def literal(kind, shape, a):
-    fields = [f".kind = SHOAL_OP_{kind}", ".in[0] = { %d, { %s } }" % (len(shape), ", ".join(map(str, shape)))]
+    to = ".out" if kind == "PARAMETER" else ".in[0]"
+    fields = [f".kind = SHOAL_OP_{kind}", "%s = { %d, { %s } }" % (to, len(shape), ", ".join(map(str, shape)))]
     for i, s in enumerate((a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1))[1:]):
         fields.append(".in[%d] = { %d, { %s } }" % (i + 1, len(s), ", ".join(map(str, s))))
     if "out" in a:
@@ -150,7 +157,7 @@ def literal(kind, shape, a):
         fields.append(".order = { %s }" % ", ".join(map(str, a["order"])))
     fields += [".%s = %gf" % (k, a[k]) for k in ("slope",) if k in a]
     training = a.get("training", True)
-    fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = true",
+    fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = %s" % ("false" if kind == "PARAMETER" else "true"),
                ".training = %s" % ("true" if training else "false")]
     return textwrap.fill(", ".join(fields), 110, initial_indent="{ { ", subsequent_indent="    ")
 

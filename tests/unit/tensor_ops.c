@@ -38,6 +38,7 @@ static double bound(const shoal_op_desc *d, const values *v)
   case SHOAL_OP_HARDSIGMOID:
     return 4 * unit;
   case SHOAL_OP_MUL:
+  case SHOAL_OP_PARAMETER:
   case SHOAL_OP_AVGPOOL:
   case SHOAL_OP_GLOBALPOOL:
     return 8 * unit;

@@ -1,5 +1,5 @@
 /* Products of two tensors, and concatenation over channels, in every memory format that own loops can read; inputs in others
- * are moved to dense. */
+ * are moved to dense.  Learned numbers, which are dense. */
 #include "tensor/cpu/moves.h"
 #include "tensor/cpu/view.h"
 #include <stdlib.h>
@@ -265,5 +265,59 @@ shoal_status shoal_cpu_plan_concat(shoal_cpu *b, const shoal_op_desc *d, const s
   op->forward = concat_forward;
   op->backward_data = concat_backward;
   *out = op;
+  return SHOAL_OK;
+}
+
+/* ---- parameter ---- */
+
+typedef struct {
+  const float *x;
+  float *y;
+  size_t samples, each;
+} spread;
+
+static void spread_range(const void *context, size_t begin, size_t end)
+{
+  const spread *t = context;
+  for (size_t i = begin; i < end; i++) memcpy(t->y + i * t->each, t->x, t->each * sizeof *t->y);
+}
+
+SHOAL_CPU_KERNEL static void gather_range(const void *context, size_t begin, size_t end)
+{
+  const spread *t = context;
+  for (size_t e = begin; e < end; e += LANES) {
+    double sum[LANES] = { 0 };
+    size_t n = SHOAL_MIN((size_t)LANES, end - e);
+    for (size_t i = 0; i < t->samples; i++)
+      for (size_t k = 0; k < n; k++) sum[k] += (double)t->x[i * t->each + e + k];
+    for (size_t k = 0; k < n; k++) t->y[e + k] = (float)sum[k];
+  }
+}
+
+static spread spread_of(const shoal_op *op, const float *x, float *y)
+{
+  size_t samples = (size_t)op->desc.out.dim[0];
+  return (spread){ x, y, samples, (size_t)shoal_shape_count(&op->desc.out) / samples };
+}
+
+static shoal_status parameter_forward(shoal_op *op, const shoal_op_args *a)
+{
+  spread t = spread_of(op, a->w[0], a->y);
+  shoal_cpu_parallel(shoal_cpu_of(op), t.samples, 1, 2 * t.each * sizeof(float), spread_range, &t);
+  return SHOAL_OK;
+}
+
+static shoal_status parameter_backward(shoal_op *op, const shoal_op_args *a)
+{
+  spread t = spread_of(op, a->dy, a->dw[0]);
+  shoal_cpu_parallel(shoal_cpu_of(op), t.each, LANES, t.samples * sizeof(float), gather_range, &t);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cpu_plan_parameter(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof **out, out));
+  (*out)->forward = parameter_forward;
+  (*out)->backward_weights = parameter_backward;
   return SHOAL_OK;
 }

@@ -208,6 +208,25 @@ static void plan_concat(shoal_op *op)
   op->backward_data = concat_backward;
 }
 
+static shoal_status parameter_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t samples = (size_t)op->desc.out.dim[0], each = count_of(op) / samples;
+  const shoal_tile t = { .rows = samples, .cols = 1, .width = each, .grain = 1, .to = { .stride = each } };
+  return launched(op, shoal_cuda_copy_tile(op->backend, &t, a->w[0], a->y)); /* from: stride 0, one row for all */
+}
+
+static shoal_status parameter_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_cuda_channels s = { count_of(op), count_of(op) / (size_t)op->desc.out.dim[0], 1 };
+  return launched(op, shoal_cuda_bias_back(shoal_cuda_of(op), &s, a->dy, a->dw[0]));
+}
+
+static void plan_parameter(shoal_op *op)
+{
+  op->forward = parameter_forward;
+  op->backward_weights = parameter_backward;
+}
+
 static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
 {
   return shoal_cuda_copy(op->backend, op->out_format.bytes, a->x[0], a->y);
@@ -451,6 +470,7 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_FLATTEN] = plan_flatten,
   [SHOAL_OP_RESHAPE] = plan_flatten,
   [SHOAL_OP_TRANSPOSE] = plan_transpose,
+  [SHOAL_OP_PARAMETER] = plan_parameter,
   [SHOAL_OP_DROPOUT] = plan_dropout,
 };
 

@@ -1,4 +1,4 @@
-/* Products of two tensors, concatenation over channels, and transposition. */
+/* Products of two tensors, concatenation over channels, transposition, and learned numbers. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
@@ -104,4 +104,28 @@ void shoal_ref_plan_transpose(shoal_op *op)
 {
   op->forward = transpose_forward;
   op->backward_data = transpose_backward;
+}
+
+static shoal_status parameter_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = op->desc.out.dim[0], each = shoal_shape_count(&op->desc.out) / n;
+  for (int64_t i = 0; i < n; i++) memcpy(a->y + i * each, a->w[0], (size_t)each * sizeof *a->y);
+  return SHOAL_OK;
+}
+
+static shoal_status parameter_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = op->desc.out.dim[0], each = shoal_shape_count(&op->desc.out) / n;
+  for (int64_t e = 0; e < each; e++) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a->dy[i * each + e];
+    a->dw[0][e] = (float)sum;
+  }
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_parameter(shoal_op *op)
+{
+  op->forward = parameter_forward;
+  op->backward_weights = parameter_backward;
 }

@@ -271,10 +271,12 @@ void shoal_log_warn_aside(const char *text)
 void shoal_log(shoal_log_level level, const char *format, ...)
 {
   static const char *const tags[] = { "shoal: error: ", "shoal: warning: ", "", "shoal: debug: " };
+  bool live = level == SHOAL_LOG_PROGRESS && shoal_log_is_tty();
+  if (level == SHOAL_LOG_PROGRESS) level = SHOAL_LOG_INFO;
   announce_line();
   pthread_mutex_lock(&logger.lock);
   bool mine = level != SHOAL_LOG_INFO || logger.rank == 0;
-  bool shown = mine && level <= logger.level, filed = mine && may_write(level);
+  bool shown = mine && !live && level <= logger.level, filed = mine && may_write(level);
   if (shown || filed) {
     char small[1024], prefix[64] = "", stamp[32], *to_free = NULL;
     va_list args;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-typedef enum { SHOAL_LOG_ERROR, SHOAL_LOG_WARN, SHOAL_LOG_INFO, SHOAL_LOG_DEBUG } shoal_log_level;
+typedef enum { SHOAL_LOG_ERROR, SHOAL_LOG_WARN, SHOAL_LOG_INFO, SHOAL_LOG_DEBUG, SHOAL_LOG_PROGRESS } shoal_log_level;
 
 void shoal_log_set_rank(int rank, int size); /* until this call a process logs as rank 0 of 1 */
 int shoal_log_rank(void);
@@ -35,7 +35,9 @@ void shoal_log_live(const char *format, ...) __attribute__((format(printf, 1, 2)
 size_t shoal_log_live_width(void); /* characters that the live line has room for; it is cut there */
 int shoal_log_is_tty(void);
 
-#define shoal_info(...)  shoal_log(SHOAL_LOG_INFO, __VA_ARGS__) /* rank 0 only */
-#define shoal_warn(...)  shoal_log(SHOAL_LOG_WARN, __VA_ARGS__) /* any rank */
-#define shoal_debug(...) shoal_log(SHOAL_LOG_DEBUG, __VA_ARGS__)
+#define shoal_info(...) shoal_log(SHOAL_LOG_INFO, __VA_ARGS__) /* rank 0 only */
+#define shoal_warn(...) shoal_log(SHOAL_LOG_WARN, __VA_ARGS__) /* any rank */
+/* As information, but not to a tty, where the live line says it. */
+#define shoal_progress(...) shoal_log(SHOAL_LOG_PROGRESS, __VA_ARGS__)
+#define shoal_debug(...)    shoal_log(SHOAL_LOG_DEBUG, __VA_ARGS__)
 #endif

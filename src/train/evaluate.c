@@ -7,6 +7,7 @@
 #include "base/activity.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/pause.h"
 #include "method/common/average.h"
 #include "train/session.h"
 #include <math.h>
@@ -191,8 +192,10 @@ static shoal_status evaluate(shoal_session *s)
   s->record.test_loss = sums[0] / sums[2];
   s->record.test_acc = sums[1] / sums[2];
   s->record.test_step = s->run.step;
-  shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0,
-                   shoal_now_ns());
+  uint64_t t1 = shoal_now_ns();
+  s->record.evaluations++;
+  s->record.evaluations_s += (double)(t1 - t0 - shoal_paused_ns(t0, t1)) * 1e-9;
+  shoal_trace_span(s->run.trace, SHOAL_TRACE_EVALUATION, shoal_trace_op(s->run.trace, "evaluation"), t0, t1);
   return SHOAL_OK;
 }
 

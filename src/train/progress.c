@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* In steps, since this attempt began to train, or began anew. */
-static double total_s(const shoal_session *s, shoal_trace_kind kind)
+double shoal_session_total_s(const shoal_session *s, shoal_trace_kind kind)
 {
   return shoal_trace_total_s(s->run.trace, kind) - s->record.before_s[kind];
 }
@@ -18,20 +17,21 @@ void shoal_session_start_totals(shoal_session *s)
 {
   for (int kind = 0; kind < SHOAL_TRACE_KIND_COUNT; kind++)
     s->record.before_s[kind] = shoal_trace_total_s(s->run.trace, (shoal_trace_kind)kind);
-  s->record.row_step_s = s->record.row_wait_s = 0;
+  s->record.row_step_s = s->record.row_wait_s = s->record.evaluations_s = 0;
+  s->record.evaluations = 0;
   s->record.pace = s->record.row_pace = (shoal_session_pace){ .begun_ns = 0 };
 }
 
 static double wait_share(const shoal_session *s)
 {
-  double step = total_s(s, SHOAL_TRACE_STEP);
-  return step > 0 ? total_s(s, SHOAL_TRACE_WAIT) / step : 0;
+  double step = shoal_session_total_s(s, SHOAL_TRACE_STEP);
+  return step > 0 ? shoal_session_total_s(s, SHOAL_TRACE_WAIT) / step : 0;
 }
 
 void shoal_session_keep_pace(shoal_session *s, uint64_t now_ns)
 {
   shoal_session_pace *p = &s->record.pace;
-  double pauses = total_s(s, SHOAL_TRACE_EVALUATION) + total_s(s, SHOAL_TRACE_CHECKPOINT);
+  double pauses = shoal_session_total_s(s, SHOAL_TRACE_EVALUATION) + shoal_session_total_s(s, SHOAL_TRACE_CHECKPOINT);
   if (!p->begun_ns) {
     p->begun_ns = now_ns;
     p->pauses_before = pauses;
@@ -157,19 +157,6 @@ static double epochs_done(const shoal_session *s, bool epoch_ended)
   return (double)s->clock.epoch + part;
 }
 
-/* Estimated seconds to the end at the speed so far, with so many epochs done; NAN: not known yet. */
-static double seconds_left(const shoal_session *s, double done, double elapsed)
-{
-  const shoal_run *r = &s->run;
-  uint64_t steps = s->world.choice.steps;
-  double samples = SHOAL_MAX(r->epochs - done, 0.0) * (double)shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
-  if (shoal_session_reached_end(s)) return 0;
-  if (!s->clock.trained || r->step == s->clock.first_step) return NAN;
-  double left = samples * elapsed / (double)s->clock.trained;
-  if (!steps) return left;
-  return SHOAL_MIN(left, ((double)steps - (double)r->step) * elapsed / (double)(r->step - s->clock.first_step));
-}
-
 /* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt, speeds without
  * its first one. */
 typedef struct {
@@ -185,7 +172,7 @@ static progress_figures measure_progress(const shoal_session *s, double done, do
   progress_figures f = { .loss = loss,
                          .since = s->clock.first_step + 1,
                          .sample_rate = samples_per_second(s),
-                         .left_s = seconds_left(s, done, shoal_worked_since(s->clock.started_ns)) };
+                         .left_s = shoal_session_seconds_left(s, done) };
   f.step_rate = seconds > 0 ? (double)(r->step - f.since) / seconds : NAN;
   if (shoal_world_size(r->world) > 1) {
     snprintf(f.loss_of, sizeof f.loss_of, " on rank 0");
@@ -280,9 +267,9 @@ static void log_line(const shoal_session *s, const progress_figures *f)
   if (isfinite(f->sample_rate))
     snprintf(means, sizeof means, "since step %llu: %.1f step/s, %.0f samples/s%s; ", (unsigned long long)f->since,
              f->step_rate, f->sample_rate, f->waiting);
-  shoal_info("epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; %s%s left", (unsigned long long)s->clock.epoch + 1,
-             (unsigned long long)s->run.step, f->loss_of, f->loss, s->clock.rate, f->accuracy[0] ? ", " : "",
-             f->accuracy, means, f->left);
+  shoal_progress("epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; %s%s left", (unsigned long long)s->clock.epoch + 1,
+                 (unsigned long long)s->run.step, f->loss_of, f->loss, s->clock.rate, f->accuracy[0] ? ", " : "",
+                 f->accuracy, means, f->left);
 }
 
 void shoal_session_tell_pause(shoal_session *s)
@@ -309,7 +296,7 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (!live && !line) return;
   progress_figures f = measure_progress(s, epochs_done(s, false), loss);
   if (live) show_live(s, &f);
-  if (line && !shoal_log_is_tty()) log_line(s, &f);
+  if (line) log_line(s, &f);
   if (live) s->record.shown_ns = shoal_now_ns();
   if (line) s->record.logged_ns = shoal_now_ns();
 }
@@ -409,8 +396,8 @@ static void write_row(const shoal_session *s, bool epoch_end, double wait_share,
 
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end)
 {
-  double step_s = total_s(s, SHOAL_TRACE_STEP) - s->record.row_step_s;
-  double wait_s = total_s(s, SHOAL_TRACE_WAIT) - s->record.row_wait_s;
+  double step_s = shoal_session_total_s(s, SHOAL_TRACE_STEP) - s->record.row_step_s;
+  double wait_s = shoal_session_total_s(s, SHOAL_TRACE_WAIT) - s->record.row_wait_s;
   double seconds = s->record.pace.seconds - s->record.row_pace.seconds;
   s->record.row_speed = seconds > 0 ? (s->record.pace.samples - s->record.row_pace.samples) / seconds : NAN;
   s->record.row_step_s += step_s;
@@ -431,13 +418,13 @@ static void report_split(const shoal_session *s)
   static const shoal_trace_kind kinds[] = { SHOAL_TRACE_FORWARD, SHOAL_TRACE_BACKWARD, SHOAL_TRACE_OPTIMIZER,
                                             SHOAL_TRACE_WAIT, SHOAL_TRACE_INPUT };
   static const char *const names[] = { "forward", "backward", "optimizer", "exposed exchange", "input" };
-  double step = total_s(s, SHOAL_TRACE_STEP), rest = step;
+  double step = shoal_session_total_s(s, SHOAL_TRACE_STEP), rest = step;
   uint64_t steps = s->run.step - s->clock.first_step;
   if (!steps || step <= 0) return;
   shoal_str line = { 0 };
   shoal_str_add(&line, "  step split     %.1f ms:", 1e3 * step / (double)steps);
   for (size_t i = 0; i < SHOAL_COUNT(kinds); i++) {
-    double t = total_s(s, kinds[i]);
+    double t = shoal_session_total_s(s, kinds[i]);
     rest -= t;
     shoal_str_add(&line, " %s %.0f %%,", names[i], 100 * t / step);
   }

@@ -142,6 +142,8 @@ typedef struct {
   shoal_session_ops op;
   double test_loss, test_acc, train_loss, loss; /* latest, loss of a step on this rank; NAN if none */
   uint64_t test_step;                           /* the step test_loss and test_acc belong to */
+  uint64_t evaluations;                         /* since this attempt began to train, ... */
+  double evaluations_s;                         /* ... and their seconds */
   shoal_own_scores own;
   double *column_value;                    /* [run.n_columns] of the last evaluation; owned */
   uint64_t claimed[SHOAL_LINK_COUNT];      /* the method's formula, summed over the steps of this attempt */
@@ -342,8 +344,11 @@ void shoal_session_count_bytes(shoal_session *s);       /* by the method's formu
  * trace separates it from exposed exchange.  `number`: of this op, equal on all members. */
 void shoal_session_record_agreement(shoal_session *s, uint32_t op, shoal_group *g, uint64_t number, uint64_t posted_ns,
                                     uint64_t waits_ns);
+/* estimate.c: seconds to the end of the run, with so many epochs done; NAN: not known yet. */
+double shoal_session_seconds_left(const shoal_session *s, double done);
 /* progress.c: terminal and log output.  Times and speeds count from start_totals on. */
 void shoal_session_start_totals(shoal_session *s);
+double shoal_session_total_s(const shoal_session *s, shoal_trace_kind kind); /* in steps, since then */
 void shoal_session_keep_pace(shoal_session *s,
                              uint64_t now_ns); /* after a step, and where clock.trained was counted anew */
 void shoal_session_report_start(const shoal_session *s);

@@ -48,7 +48,7 @@ def test_progress_live(glyphs, columns, always, never):
     glyphs(240)
     # Whole lines of 80 columns and more: many digits, and steps that last long enough to be seen.
     command = train_command(1, "live", *MLP, *sets(run__epochs=2, data__batch=4, optim__lr=0.01234), "--allow-faults",
-                            *sets(fault__compute="sleep:10", optim__schedule="cosine"))
+                            *sets(fault__compute="sleep:10", optim__schedule="cosine", run__log_every="5 steps"))
     said = on_terminal(columns, *command)
     lines = [part.split("\n")[0].rstrip("\r") for part in said.split(WIPE)]
     live = [line for line in lines if re.match(r"epoch \d+  step", line)]
@@ -63,10 +63,24 @@ def test_progress_live(glyphs, columns, always, never):
         for part in never:
             assert not shown[part], f"{part} is in {line}"
         assert columns > 80 or not (shown["accuracy"] and shown["means"]), line
+    assert log("live").count(" left\n") == 24 and not re.search(r"step \d+: loss", said), "progress lines are for the log, beside the live line"
     second = [line for line in live if line.startswith("epoch 2")]
     assert second, said
     if columns == 200:
         assert all("test accuracy" in line for line in second), f"{second}"
+
+
+def test_progress_left(glyphs):
+    """The time left has the evaluations that are due until the end, and the last one: eight steps of a few ms, four evaluations of
+    a second and more each."""
+    glyphs(64, 8)
+    train(1, "r", *MLP, "--allow-faults", *sets(data__batch=8, run__steps=8, eval__every="2 steps", run__log_every="1 step", fault__eval="sleep:1000"))
+    left = dict(re.findall(r"step (\d+): loss .* ([\d.]+ \w+) left", log("r")))
+    assert len(left) == 8, log("r")
+    seconds = {int(step): float(t.split()[0]) * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60}[t.split()[1]] for step, t in left.items()}
+    for step, evaluations in ((2, 0), (3, 3), (4, 3), (5, 2), (6, 2), (7, 1), (8, 1)):
+        assert seconds[step] >= evaluations, f"after step {step}: {left}"
+    assert status("r")["progress"]["left_s"] == 0, status("r")
 
 
 @pytest.mark.parametrize("ranks", (1, 2))

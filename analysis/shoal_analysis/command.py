@@ -65,7 +65,8 @@ def main(arguments: Sequence[str]) -> None:
         report.write_file(path, data)
         files = report.save_figures(made, a.figures) if a.figures else []
     except OSError as e:
-        fail(IO, f"cannot write {path if not a.figures else f'{path} or {a.figures}'}: {e.strerror or e}")
+        elsewhere = "; -o FILE writes it elsewhere" if not a.output else ""
+        fail(IO, f"cannot write {path if not a.figures else f'{path} or {a.figures}'}: {e.strerror or e}{elsewhere}")
     size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} kB"
     print(f"{path}: {len(runs)} run{'s' * (len(runs) != 1)}, {len(made.figures)} figures, {size}")
     if files:

@@ -176,18 +176,22 @@ def sent_at(run: Run) -> Array:
 
 @styled
 def training(runs: Sequence[Run]) -> list[Figure]:
-    """Loss and accuracy against time, steps and bytes."""
+    """Loss and accuracy against time, steps and bytes; the learning rate against steps, if it changes."""
     figures: list[Figure] = []
     labels = _labels(runs)
     data = []
     for run in runs:
         data.append(run.metrics.assign(sent_bytes=sent_at(run)))
     against = (("time", "time_s", "training time"), ("steps", "step", "steps"), ("bytes", "sent_bytes", "bytes sent by all ranks"))
-    quantities = (("loss", ("train_loss", "test_loss"), "loss"), ("accuracy", ("test_acc",), "test accuracy, %"))
+    quantities = (("loss", ("train_loss", "test_loss"), "loss"), ("accuracy", ("test_acc",), "test accuracy, %"),
+                  ("rate", ("lr",), "learning rate"))
+    titles = {"loss": "Loss", "accuracy": "Accuracy", "rate": "Learning rate"}
     for what, columns, ylabel in quantities:
         if not any(d[c].notna().any() for d in data for c in columns):
             continue
         for over, x, xlabel in against:
+            if what == "rate" and (over != "steps" or all(d["lr"].nunique() < 2 for d in data)):
+                continue
             have = np.concatenate([d[x].to_numpy(float) for d in data])
             if not np.isfinite(have).any() or (over == "bytes" and not np.nanmax(have) > 0):
                 continue
@@ -204,7 +208,7 @@ def training(runs: Sequence[Run]) -> list[Figure]:
                     axes.plot(rows[x] / size, rows[column] * scale, markevery=max(1, len(rows) // 12),
                               label=None if train else name, **{**style, **extra})
             positive = all((d[c].dropna() > 0).all() for d in data for c in columns)
-            if what == "loss" and positive:
+            if what != "accuracy" and positive:
                 _log_axis(axes, np.concatenate([d[c].dropna().to_numpy(float) for d in data for c in columns]))
             axes.xaxis.set_major_formatter(FuncFormatter(_plain))
             axes.set_xlabel(f"{xlabel}{f', {unit}' if unit else ''}")
@@ -218,7 +222,7 @@ def training(runs: Sequence[Run]) -> list[Figure]:
             if what == "loss":
                 caption = f"Test loss{' with markers, training loss dotted' if len(runs) <= len(SERIES) else ''}. {caption}"
             table = pd.concat([d[["run", "epoch", "step", x, *columns]] for d in data]).dropna(how="all", subset=list(columns))
-            figures.append(Figure(f"{what}-{over}", f"{'Loss' if what == 'loss' else 'Accuracy'} against {over}", caption,
+            figures.append(Figure(f"{what}-{over}", f"{titles[what]} against {over}", caption,
                                   table.loc[:, ~table.columns.duplicated()], drawing))
     return figures
 

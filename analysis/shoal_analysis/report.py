@@ -96,6 +96,14 @@ def who_is_last(run: Run) -> Any:
     return pd.DataFrame(rows).sort_values("waited by all ranks, s", ascending=False) if rows else pd.DataFrame()
 
 
+def learning_rate(run: Run) -> str:
+    """The learning rate, or the first and the last one; "–" if none is known."""
+    found = run.metrics["lr"].dropna().to_numpy(float)
+    if not len(found):
+        return "–"
+    return f"{found[0]:.4g}" if found[0] == found[-1] else f"{found[0]:.4g} to {found[-1]:.4g}"
+
+
 def sentence(run: Run) -> str:
     """A run in one sentence."""
     s = run.summary()
@@ -150,7 +158,7 @@ class _Page:
             pairs = [("method", run.method), ("model", run.model), ("ranks × nodes", f"{run.size} × {run.nodes}"),
                      ("throughput", rate(s["samples_per_s"])), ("step, median", quantity(run.step_s, SECONDS)),
                      ("test accuracy", percent(s["test_acc"])), ("trained", f"{page.number(s['epochs'])} epochs"),
-                     ("training time", quantity(s["time_s"], figures.TRAINED)), ("waiting", percent(s["wait_share"])),
+                     ("learning rate", learning_rate(run)), ("training time", quantity(s["time_s"], figures.TRAINED)), ("waiting", percent(s["wait_share"])),
                      ("parallel efficiency", percent(found.get("parallel efficiency", math.nan))), ("node-hours", f"{s['node_hours']:.3g}"),
                      ("state", s["state"])]
             inside += page.facts([(k, v) for k, v in pairs if not v.startswith(("–", "?", "nan"))])

@@ -180,7 +180,7 @@ class Run:
             if os.path.exists(f"{self.path}/metrics.csv"):
                 self.problems.append(f"{self.path}/metrics.csv: {e}")
             table = pd.DataFrame()
-        for column in ("epoch", "step", "time_s", "train_loss", "test_loss", "test_acc", "samples_per_s", "wait_share"):
+        for column in ("epoch", "step", "time_s", "train_loss", "test_loss", "test_acc", "lr", "samples_per_s", "wait_share"):
             table[column] = pd.to_numeric(table[column], errors="coerce") if column in table else np.nan
         table.insert(0, "run", self.name)
         return table

@@ -183,14 +183,20 @@ def test_damaged():
 
 
 def test_energy():
-    """Joules of the processors, with what part of the node they cover."""
+    """Joules of the processors, with what part of the node they cover; and a learning rate that falls."""
+    rows = read("runs/sync-2/metrics.csv")
+    with open("runs/sync-2/metrics.csv", "w") as f:
+        f.write(re.sub(r"^(\d)(.*),0.1,1,0.5$", lambda m: f"{m[1]}{m[2]},2.5e-0{3 + int(m[1])},1,0.5", rows, flags=re.M))
     with h5py.File("runs/sync-2/trace/attempt-0001-node-00000.h5", "r+") as f:
         rows = np.zeros(2, [("domain", h5py.string_dtype("utf-8", 32)), ("uj", "<u8"), ("t0_ns", "<u8"), ("t1_ns", "<u8")])
         rows["domain"], rows["uj"], rows["t1_ns"] = [b"package-0", b"package-1"], [3_600_000_000, 7_200_000_000], 10_000_000_000
         f["energy"] = rows
         f.attrs["node_cpus"], f.attrs["job_cpus"] = 64, 16
     report("runs/sync-2", "-o", "energy.html")
-    row = Read(read("energy.html")).rows("energy")[0]
+    page = Read(read("energy.html"))
+    assert [float(r["lr"]) for r in page.rows("training-rate-steps")] == [2.5e-4, 2.5e-5, 2.5e-6, 2.5e-7]
+    assert "0.00025 to 2.5e-07" in read("energy.html")
+    row = page.rows("energy")[0]
     assert float(row["energy, kWh"]) == pytest.approx(0.003) and float(row["mean power, W"]) == pytest.approx(1080)
     assert row["nodes with counters"] == "1 of 1" and row["the job had"] == "shared with other jobs"
 
@@ -204,6 +210,10 @@ def test_refusals():
                               (2, ("runs/sync-2", "--targt", "1"), "--target"), (2, (), "arguments")):
         r = report(*args, code=code)
         assert words in r.stderr and r.stderr.count("\n") == 1 and "Traceback" not in r.stderr, said(r)
+    os.mkdir("runs/sync-2/report.html")
+    r = report("runs/sync-2", code=7)
+    assert "sync-2/report.html: it exists" in r.stderr and r.stderr.endswith("; -o FILE writes it elsewhere\n"), said(r)
+    os.rmdir("runs/sync-2/report.html")
     r = report("runs/sync-2", code=2, env={"SHOAL_PYTHON": "/no/python"})
     assert "/no/python cannot be started" in r.stderr and "apt install" in r.stderr
     bare = shutil.which("python3", path="/usr/bin:/bin")

@@ -212,35 +212,48 @@ bool shoal_is_plain(const char *text)
   return text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-")] == '\0';
 }
 
-const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap)
+/* Bytes of the sign at c that a terminal shows; 0 for control characters, and for a byte that is no UTF-8. */
+static size_t visible(const unsigned char *c)
 {
-  if (text[0] && text[0] != '-' && shoal_is_plain(text)) return text;
-  const bool visible = shoal_escape(text, false, NULL, 0) == strlen(text);
-  if (!text[0] || text[0] == '-' || strchr(text, '\'') || !visible || strlen(text) + 3 > cap) return instead;
-  snprintf(buf, cap, "'%s'", text);
-  return buf;
+  const size_t bytes = utf8_length(c);
+  return *c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] < 0xa0) ? 0 : bytes;
 }
 
 /* Within '...' only the quote ends it; within $'...' backslashes escape. */
 void shoal_str_add_word(shoal_str *s, const char *text)
 {
   static const char more[] = "=,:@%"; /* plain in a word of a command, but for the first character */
-  bool control = false, plain = text[0] && text[0] != '=';
-  for (const char *c = text; *c; c++) {
+  bool hidden = false, plain = text[0] && text[0] != '=';
+  for (const char *c = text; *c; c += SHOAL_MAX(visible((const unsigned char *)c), (size_t)1)) {
     char one[2] = { *c, '\0' };
-    control = control || (unsigned char)*c < 0x20 || *c == 0x7f;
+    hidden = hidden || visible((const unsigned char *)c) == 0;
     plain = plain && (shoal_is_plain(one) || strchr(more, *c));
   }
-  shoal_str_add(s, "%s", plain ? "" : control ? "$'" : "'");
-  for (const char *c = text; *c; c++) {
-    if (control && ((unsigned char)*c < 0x20 || *c == 0x7f))
-      shoal_str_add(s, "\\x%02x", (unsigned)*c);
-    else if (control && (*c == '\'' || *c == '\\'))
+  shoal_str_add(s, "%s", plain ? "" : hidden ? "$'" : "'");
+  for (const char *c = text; *c;) {
+    const size_t bytes = visible((const unsigned char *)c);
+    if (bytes == 0)
+      shoal_str_add(s, "\\x%02x", (unsigned char)*c);
+    else if (hidden && (*c == '\'' || *c == '\\'))
       shoal_str_add(s, "\\%c", *c);
+    else if (*c == '\'')
+      shoal_str_add(s, "'\\''");
     else
-      shoal_str_add(s, *c == '\'' ? "'\\''" : "%c", *c);
+      shoal_str_add(s, "%.*s", (int)bytes, c);
+    c += SHOAL_MAX(bytes, (size_t)1);
   }
   shoal_str_add(s, "%s", plain ? "" : "'");
+}
+
+const char *shoal_shell_word(const char *path, char buf[SHOAL_WORD])
+{
+  shoal_str word = { 0 };
+  char *marked = shoal_strdup_printf("%s%s", path[0] == '-' ? "./" : "", path);
+  shoal_str_add_word(&word, marked);
+  snprintf(buf, SHOAL_WORD, "%s", word.len < SHOAL_WORD ? word.text : "...");
+  shoal_str_free(&word);
+  free(marked);
+  return buf;
 }
 
 void shoal_str_print(const shoal_str *s, FILE *out)

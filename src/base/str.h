@@ -30,13 +30,13 @@ const char *shoal_show(const char *text, char *buf, size_t cap);
 
 /** Whether a shell, and Python between quotes, take `text` for nothing but itself. */
 bool shoal_is_plain(const char *text);
-/** `text` as one word of a shell command: as it is, or in single quotes; `instead` if that does not do.  Returns buf, or one
- *  of the others. */
-const char *shoal_shell_word(const char *text, const char *instead, char *buf, size_t cap);
-
 /** Adds `text` as one word of a shell command, whatever is in it: as it is, or in quotes.  Control characters, which a terminal
- *  would obey, are in the form $'\x1b' of bash, ksh and zsh. */
+ *  would obey, and bytes that are no UTF-8 are in the form $'\x1b' of bash, ksh and zsh. */
 void shoal_str_add_word(shoal_str *s, const char *text);
+enum { SHOAL_WORD = 4096 };
+/** A path as shoal_str_add_word writes it, for a command that a message prints; with ./ in front of a dash, which would begin
+ *  an option.  Returns buf; of a word that does not fit in, dots. */
+const char *shoal_shell_word(const char *path, char buf[SHOAL_WORD]);
 
 bool shoal_is_utf8(const char *text);
 /** Columns of a terminal that UTF-8 text takes: two for signs of East Asia and pictures, none for marks on the one before. */

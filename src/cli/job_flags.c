@@ -327,13 +327,14 @@ static shoal_status submit_chain(shoal_job_request *r, const char *script, int c
 static void tell(const shoal_job_request *r, const char *folder, const char *script, const shoal_texts *jobs)
 {
   const shoal_job *j = &r->job;
+  char word[SHOAL_WORD];
   for (size_t i = 0; i < SHOAL_COUNT(r->files); i++)
     if (r->files[i]) printf("defaults of %s\n", r->files[i]);
   for (size_t i = 0; i < jobs->n; i++)
     printf("job %s: %s on %d node%s, %d rank%s%s\n", jobs->at[i], j->about, j->nodes, j->nodes == 1 ? "" : "s",
            j->ranks, j->ranks == 1 ? "" : "s", i ? ", after the one before" : "");
   if (j->n_elements) printf("%zu elements, each with a folder in %s\n", j->n_elements, folder);
-  printf("script %s, log %s; shoal status %s\n", script, j->output, folder);
+  printf("script %s, log %s; shoal status %s\n", script, j->output, shoal_shell_word(folder, word));
 }
 
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,

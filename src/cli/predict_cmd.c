@@ -49,6 +49,7 @@ static shoal_status run(const shoal_args *a)
   const char *const *words, *split = shoal_args_value(a, "--split");
   size_t n = shoal_args_words(a, &words);
   int64_t threads = 1, batch = BATCH;
+  char run[SHOAL_WORD], file[SHOAL_WORD];
   shoal_predict_args p = { .model = words[0],
                            .data = words + 1,
                            .n_data = n - 1,
@@ -58,8 +59,8 @@ static shoal_status run(const shoal_args *a)
                                     : strcmp(split, "test") == 0 ? SHOAL_PREDICT_TEST
                                                                  : SHOAL_PREDICT_TRAIN };
   SHOAL_CHECK(n != 2 || is_folder(words[0]) || !is_folder(words[1]), SHOAL_ERR_USAGE,
-              "%s is a folder, and the data are in files: the run comes first, shoal predict %s %s", words[1], words[1],
-              words[0]);
+              "%s is a folder, and the data are in files: the run comes first, shoal predict %s %s", words[1],
+              shoal_shell_word(words[1], run), shoal_shell_word(words[0], file));
   SHOAL_CHECK(!split || strcmp(split, "test") == 0 || strcmp(split, "train") == 0, SHOAL_ERR_USAGE,
               "--split is \"%s\": must be test or train", split);
   SHOAL_TRY(number(a, "--threads", THREADS_MAX, &threads));

@@ -367,11 +367,13 @@ static bool all_done(const shoal_study *s)
 static shoal_status study(const request *q, shoal_study *s, const char *program)
 {
   shoal_str table = { 0 };
+  char word[SHOAL_WORD];
   shoal_launcher_hear_stops();
   signal(SIGPIPE, SIG_IGN); /* runs do not need their reader */
   shoal_status st = run_all(q, s, program);
   shoal_study_print(s, &table);
-  printf("\n%s scaling, %s\n%sfigures: shoal report %s\n", s->weak ? "weak" : "strong", s->dir, table.text, s->dir);
+  printf("\n%s scaling, %s\n%sfigures: shoal report %s\n", s->weak ? "weak" : "strong", s->dir, table.text,
+         shoal_shell_word(s->dir, word));
   shoal_str_free(&table);
   if (st != SHOAL_OK || all_done(s)) return st;
   return SHOAL_FAIL(SHOAL_STOPPED, "stopped on request: the same command runs what is not done yet");

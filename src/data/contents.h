@@ -22,6 +22,16 @@ shoal_status shoal_dataset_layout(const shoal_dataset *d, shoal_split split, sho
  *  ERR_IO naming array and sample for a label that does not fit 32 bits. */
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
 
+/** Samples whose check sums differ from those that were written with them. */
+typedef struct {
+  uint64_t samples, first, last;
+} shoal_data_damage;
+/** Adds those of n consecutive samples x, as shoal_dataset_rows reads them; none of a file without such sums. */
+shoal_status shoal_dataset_find_damage(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, const void *x,
+                                       shoal_data_damage *found);
+/** ERR_IO naming the array if the labels are not those that were written. */
+shoal_status shoal_dataset_check_label_sums(shoal_dataset *d);
+
 const char *shoal_split_name(shoal_split split); /* "train", "test" */
 /** "[3, 32, 32]" */
 const char *shoal_data_shape_text(const shoal_shape *s, char *buf, size_t cap);

@@ -50,9 +50,9 @@ static shoal_status check_encoding(const char *path, const char *text, size_t n)
     name = "UTF-32BE"; /* iconv must be told the order */
   if (!name && n >= 4 && odd && zeros[0] + zeros[2] == 0) name = "UTF-16LE";
   if (!name && n >= 4 && even && zeros[1] + zeros[3] == 0) name = "UTF-16BE";
-  char word[256];
+  char word[SHOAL_WORD];
   SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 %s >NEW", path,
-              name, name, shoal_shell_word(path, "FILE", word, sizeof word));
+              name, name, shoal_shell_word(path, word));
   return SHOAL_OK;
 }
 
@@ -243,11 +243,11 @@ static shoal_status add_field(shoal_csv *c, shoal_csv_field f)
  * backslash is in front of what closed it, as other programs write a quote inside a field. */
 static shoal_status refuse_after_quote(const shoal_csv *c, const shoal_csv_field *f, bool escaped)
 {
-  char word[256];
+  char word[SHOAL_WORD];
   SHOAL_CHECK(!escaped, SHOAL_ERR_IO,
               "%s:%zu:%zu: a quote inside a field is written twice here, not behind a backslash: write it so, as sed "
               "'s/\\\\\"/\"\"/g' %s >NEW does",
-              c->path, c->line, column(c, c->at), shoal_shell_word(c->path, "FILE", word, sizeof word));
+              c->path, c->line, column(c, c->at), shoal_shell_word(c->path, word));
   if (c->line > f->line)
     return SHOAL_FAIL(
         SHOAL_ERR_IO,
@@ -282,14 +282,14 @@ static shoal_status refuse_zero(const shoal_csv *c, const shoal_csv_field *f, co
 {
   const char *zero = memchr(f->text, '\0', (size_t)(text_end - f->text));
   size_t n = 1;
-  char word[256];
+  char word[SHOAL_WORD];
   while (zero + n < c->end && !zero[n]) n++;
   return SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s:%zu:%zu: %zu zero byte%s: what was there is lost, or this is no text. Restore the file, or remove "
       "them as tr -d '\\0' <%s >NEW does, and look at line %zu of it",
       c->path, f->line, c->line == f->line ? column(c, zero) : f->column, n, n > 1 ? "s" : "",
-      shoal_shell_word(c->path, "FILE", word, sizeof word), f->line);
+      shoal_shell_word(c->path, word), f->line);
 }
 
 /* Reads one field; sets *more if another follows in the row. */

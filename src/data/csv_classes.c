@@ -58,12 +58,12 @@ shoal_status shoal_csv_classes_add(shoal_csv_classes *c, const char *path, const
   if (c->n == c->cap) SHOAL_TRY(make_room(c));
   size_t at = find_slot(c, f->text);
   if (!c->slots[at]) {
-    char word[256];
+    char word[SHOAL_WORD];
     SHOAL_CHECK(
         shoal_is_utf8(f->text), SHOAL_ERR_IO,
         "%s:%zu:%zu: the label is no UTF-8 text: convert the file; one from Windows or Western Europe with iconv -f "
         "WINDOWS-1252 -t UTF-8 %s >NEW",
-        path, f->line, f->column, shoal_shell_word(path, "FILE", word, sizeof word));
+        path, f->line, f->column, shoal_shell_word(path, word));
     char *text = strdup(f->text);
     SHOAL_CHECK(text, SHOAL_ERR_MEM, "out of memory for a label");
     c->all[c->n++] = (shoal_csv_class){ .text = text, .path = path, .line = f->line, .column = f->column };
@@ -81,10 +81,17 @@ static int by_text(const void *a, const void *b)
   return strcmp((*(shoal_csv_class *const *)a)->text, (*(shoal_csv_class *const *)b)->text);
 }
 
+static int compare_numbers(const shoal_csv_class *p, const shoal_csv_class *q)
+{
+  return (p->number > q->number) - (p->number < q->number);
+}
+
+/* Of equal ones the first in the files is the first, which names the class. */
 static int by_number(const void *a, const void *b)
 {
-  double p = (*(shoal_csv_class *const *)a)->number, q = (*(shoal_csv_class *const *)b)->number;
-  return (p > q) - (p < q);
+  const shoal_csv_class *p = *(shoal_csv_class *const *)a, *q = *(shoal_csv_class *const *)b;
+  const int order = compare_numbers(p, q);
+  return order ? order : (p > q) - (p < q);
 }
 
 /* Decides whether labels are integers or text; fractions are an error. */
@@ -113,7 +120,7 @@ static void name_classes(shoal_csv_classes *c, shoal_csv_class **sorted, bool nu
   const shoal_csv_class *broken = NULL;
   bool as_is = numbers;
   for (size_t i = 0; i < c->n; i++) {
-    if (i == 0 || (numbers ? by_number : by_text)(&sorted[i - 1], &sorted[i]) != 0) {
+    if (i == 0 || (numbers ? compare_numbers(sorted[i - 1], sorted[i]) : by_text(&sorted[i - 1], &sorted[i])) != 0) {
       as_is &= sorted[i]->number == (double)c->classes;
       if (shoal_labels_add_name(&c->names, c->classes == 0, sorted[i]->text) && !broken) broken = sorted[i];
       c->classes++;
@@ -172,20 +179,36 @@ static shoal_status warn_mark(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
-/* "1" and "01" are one class, as numbers that are equal, and so are ids that doubles do not tell apart. */
+/* "1" and "01" are one class, as numbers that are equal, and so are ids that doubles do not tell apart.  One warning has all
+ * labels of the first classes that several became. */
 static void warn_equal(const shoal_csv_class *const *sorted, size_t n)
 {
-  char one[48], other[48];
-  for (size_t i = 1; i < n; i++) {
-    if (sorted[i]->number != sorted[i - 1]->number) continue;
-    const shoal_csv_class *l = sorted[i];
-    shoal_warn(
-        "%s:%zu:%zu: labels \"%s\" and \"%s\" are equal as numbers, and become one class; if they are two, write "
-        "them with a letter",
-        l->path, l->line, l->column, shoal_show(sorted[i - 1]->text, one, sizeof one),
-        shoal_show(l->text, other, sizeof other));
-    return;
+  enum { SHOWN = 8, GROUPS = 3 };
+  const shoal_csv_class *l = NULL;
+  size_t groups = 0;
+  shoal_str all = { 0 };
+  for (size_t i = 0, end; i < n; i = end) {
+    char shown[48];
+    for (end = i + 1; end < n && sorted[end]->number == sorted[i]->number;) end++;
+    if (end == i + 1) continue;
+    if (!l) l = sorted[i + 1];
+    if (groups++ >= GROUPS) continue;
+    shoal_str_add(&all, "%s", groups > 1 ? "; and so do " : "");
+    for (size_t k = i; k < SHOAL_MIN(end, i + SHOWN); k++)
+      shoal_str_add(&all, "%s\"%s\"",
+                    k == i         ? ""
+                    : k + 1 == end ? " and "
+                                   : ", ",
+                    shoal_show(sorted[k]->text, shown, sizeof shown));
+    if (end > i + SHOWN) shoal_str_add(&all, " and %zu more", end - i - SHOWN);
+    if (groups == 1) shoal_str_add(&all, " are equal as numbers, and become one class");
   }
+  if (groups > GROUPS) shoal_str_add(&all, "; and so for %zu more numbers", groups - GROUPS);
+  char shown[48];
+  if (l)
+    shoal_warn("%s:%zu:%zu: labels %s; if they are several, put a letter in front of all labels, as in \"c%s\"",
+               l->path, l->line, l->column, all.text, shoal_show(l->text, shown, sizeof shown));
+  shoal_str_free(&all);
 }
 
 /* Adds what a label has between signs to the parts at the first place, and at later ones. */

@@ -139,8 +139,8 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
 const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
                               char out[SHOAL_CSV_REASON])
 {
-  char word[256], drop[64], *end;
-  const char *text = f->text, *file = shoal_shell_word(f->path, "FILE", word, sizeof word), *sign = decoration(text);
+  char word[SHOAL_WORD], drop[64], *end;
+  const char *text = f->text, *file = shoal_shell_word(f->path, word), *sign = decoration(text);
   or_drop(l, f->column, drop);
   if (!text[0] || shoal_csv_marks_gap(text))
     explain_gap(l, f, out);

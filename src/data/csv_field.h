@@ -8,7 +8,7 @@
 /** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!". */
 bool shoal_csv_marks_gap(const char *text);
 
-enum { SHOAL_CSV_REASON = 768 };
+enum { SHOAL_CSV_REASON = 768 + SHOAL_WORD };
 typedef struct {
   const char *path, *text; /* of the file, of the field */
   size_t column;

@@ -530,8 +530,8 @@ static lines look_at_lines(const char *text, size_t n)
 
 static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, const char *text, size_t n)
 {
-  char word[256];
-  const char *file = shoal_shell_word(p->path, "FILE", word, sizeof word);
+  char word[SHOAL_WORD];
+  const char *file = shoal_shell_word(p->path, word);
   if (l->columns >= 2) return SHOAL_OK;
   const lines found = look_at_lines(text, n);
   SHOAL_CHECK(
@@ -547,15 +547,17 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
       "-n +%zu %s >NEW does",
       p->path, found.line, found.line, file);
   static const char *const packages[] = { "sklearn", "numpy", NULL };
+  char from[SHOAL_WORD], to[SHOAL_WORD], *npz = shoal_strdup_printf("%s.npz", p->path);
   shoal_python python;
+  shoal_python_text(p->path, from);
+  shoal_python_text(npz, to);
+  free(npz);
   shoal_find_python(packages, &python);
-  SHOAL_CHECK(
-      !found.pairs, SHOAL_ERR_IO,
-      "%s: rows of LIBSVM (index:value) are not read: %s -c \"import numpy, sklearn.datasets; x, y = "
-      "sklearn.datasets.load_svmlight_file('%s'); numpy.savez('%s.npz', x=x.toarray(), y=y)\" makes arrays to be "
-      "imported with kind npy%s%s",
-      p->path, python.run, shoal_is_plain(p->path) ? p->path : "FILE", shoal_is_plain(p->path) ? p->path : "FILE",
-      python.needs[0] ? "; it " : "", python.needs);
+  SHOAL_CHECK(!found.pairs, SHOAL_ERR_IO,
+              "%s: rows of LIBSVM (index:value) are not read: %s -c \"import numpy, sklearn.datasets; x, y = "
+              "sklearn.datasets.load_svmlight_file(%s); numpy.savez(%s, x=x.toarray(), y=y)\" makes arrays to be "
+              "imported with kind npy%s%s",
+              p->path, python.run, from, to, python.needs[0] ? "; it " : "", python.needs);
   SHOAL_CHECK(found.spaces || !found.aligned, SHOAL_ERR_IO,
               "%s:1:1: one column only, whose words are aligned by spaces: write one comma for each gap, as sed 's/^ "
               "*//;s/ *$//;s/  "

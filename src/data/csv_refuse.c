@@ -71,12 +71,12 @@ static size_t find_table(const shoal_csv_table *t, shoal_csv *c)
 
 static shoal_status refuse_preamble(const shoal_csv *c, size_t line, size_t columns)
 {
-  char word[256];
+  char word[SHOAL_WORD];
   return SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s:%zu:1: the rows from here on have more fields than the first one, which has %zu: if the table begins here, "
       "remove what is above it, as tail -n +%zu %s >NEW does",
-      c->path, line, columns, line, shoal_shell_word(c->path, "FILE", word, sizeof word));
+      c->path, line, columns, line, shoal_shell_word(c->path, word));
 }
 
 shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v)
@@ -93,19 +93,18 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
   if (begins) return refuse_preamble(c, begins, t->layout.columns);
   f = &here;
   const size_t n = strlen(f->text);
-  char word[256];
+  char word[SHOAL_WORD];
   SHOAL_CHECK(
       n < 2 || f->text[0] != '\'' || f->text[n - 1] != '\'', SHOAL_ERR_IO,
       "%s:%zu:%zu: \"%s\" in column %s is in single quotes, which are no quotes in a CSV: write double ones, as tr "
       "\"'\" '\"' <%s >NEW does",
-      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column,
-      shoal_shell_word(c->path, "FILE", word, sizeof word));
+      c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, shoal_shell_word(c->path, word));
   SHOAL_CHECK(
       !second, SHOAL_ERR_IO,
       "%s:%zu:%zu: \"%s\" in column %s is not a number, and no other field of this row is one: if it is a second "
       "header or has the units, remove it, as sed %zud %s >NEW does",
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, row,
-      shoal_shell_word(c->path, "FILE", word, sizeof word));
+      shoal_shell_word(c->path, word));
   char reason[SHOAL_CSV_REASON];
   const shoal_csv_wrong wrong = { c->path, f->text, i, number, v };
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
@@ -147,8 +146,8 @@ shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c)
   if (begins) return refuse_preamble(c, begins, l->columns);
   const bool own = c->path == t->args->sources[0];
   const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
-  char word[256], cure[512], shown[64];
-  const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, "FILE", word, sizeof word);
+  char word[SHOAL_WORD], cure[512 + SHOAL_WORD], shown[64];
+  const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, word);
   if (secret)
     snprintf(cure, sizeof cure, "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out",
              shoal_show(l->names[l->label], shown, sizeof shown));

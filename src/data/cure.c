@@ -14,12 +14,12 @@
 
 /* ---- commands ---- */
 
-/* "'train/x', 'train/y'" for Python, with placeholders for names that are not plain.  Caller frees. */
+/* "'train/x', 'train/y'" for Python.  Caller frees. */
 static char *quote_names(const char *const *names, size_t n)
 {
   shoal_str list = { 0 };
-  for (size_t i = 0; i < n; i++)
-    shoal_str_add(&list, "%s'%s'", i ? ", " : "", shoal_is_plain(names[i]) ? names[i] : "NAME");
+  char text[SHOAL_WORD];
+  for (size_t i = 0; i < n; i++) shoal_str_add(&list, "%s%s", i ? ", " : "", shoal_python_text(names[i], text));
   return list.text;
 }
 
@@ -32,14 +32,16 @@ static void find_h5py(shoal_python *out)
 
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n)
 {
-  const char *file = shoal_is_plain(path) ? path : "FILE";
-  char *list = quote_names(names, n);
+  char from[SHOAL_WORD], to[SHOAL_WORD];
+  char *list = quote_names(names, n), *copy = shoal_strdup_printf("%s.plain.h5", path);
   shoal_python python;
   find_h5py(&python);
-  char *text = shoal_strdup_printf("%s -c \"import h5py, importlib.util as u; u.find_spec('hdf5plugin') and "
-                                   "__import__('hdf5plugin'); i = h5py.File('%s'); o = h5py.File('%s.plain.h5', 'w'); "
-                                   "[o.create_dataset(n, data=i[n][()]) for n in [%s]]\"%s%s",
-                                   python.run, file, file, list, python.needs[0] ? "  # " : "", python.needs);
+  char *text = shoal_strdup_printf(
+      "%s -c \"import h5py, importlib.util as u; u.find_spec('hdf5plugin') and __import__('hdf5plugin'); i = "
+      "h5py.File(%s); o = h5py.File(%s, 'w'); [o.create_dataset(n, data=i[n][()]) for n in [%s]]\"%s%s",
+      python.run, shoal_python_text(path, from), shoal_python_text(copy, to), list, python.needs[0] ? "  # " : "",
+      python.needs);
+  free(copy);
   free(list);
   return text;
 }
@@ -52,15 +54,15 @@ typedef struct {
 /* Replaces arrays and keeps the first of each name as NAME_original.  Caller frees. */
 static char *rewrite_command(const char *path, const char *const *names, size_t n, const rewrite *how)
 {
-  const char *file = shoal_is_plain(path) ? path : "FILE";
+  char file[SHOAL_WORD];
   char *list = quote_names(names, n);
   shoal_python python;
   find_h5py(&python);
   char *text = shoal_strdup_printf(
-      "%s -c \"import h5py, numpy; f = h5py.File('%s', 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
+      "%s -c \"import h5py, numpy; f = h5py.File(%s, 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
       "'_original' in f else f.move(n, n + '_original'), f.create_dataset(n, data=%s)) for n in y]%s\"%s%s",
-      python.run, file, how->read, list, how->first, how->value, how->last, python.needs[0] ? "  # " : "",
-      python.needs);
+      python.run, shoal_python_text(path, file), how->read, list, how->first, how->value, how->last,
+      python.needs[0] ? "  # " : "", python.needs);
   free(list);
   return text;
 }
@@ -209,11 +211,11 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
   static const char rule[] = "labels are one class number from 0 per sample";
   const label_form form = label_form_of(f);
   const bool several = f->class == SHOAL_H5_RECORD && !f->member[0];
-  char read[96] = "[()].ravel()";
+  char read[SHOAL_WORD + 16] = "[()].ravel()", member[SHOAL_WORD];
   if (form == LABELS_HOPELESS)
     return SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s; %s", d->path, name, f->described, rule);
   if (f->class == SHOAL_H5_RECORD)
-    snprintf(read, sizeof read, "['%s'].ravel()", !several && shoal_is_plain(f->member) ? f->member : "MEMBER");
+    snprintf(read, sizeof read, "[%s].ravel()", shoal_python_text(several ? "MEMBER" : f->member, member));
   rewrite how = { .read = "[()]", .first = "", .value = "y[n].astype('i4')", .last = "" };
   if (form == LABELS_ONE_HOT) how.value = "y[n].argmax(1)";
   if (form == LABELS_ROW) how.value = "y[n].ravel().astype('i4')";

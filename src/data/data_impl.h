@@ -37,6 +37,8 @@ shoal_data_role shoal_data_role_of(const char *name);
  *  Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */
 shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal_data_names *out);
+/** Says which arrays were taken for which, of a file that does not use our names. */
+void shoal_data_tell_match(const char *path, const shoal_data_names *m);
 
 /* ---- an open data set (dataset.c, dataset_read.c) ---- */
 typedef struct {
@@ -71,6 +73,7 @@ struct shoal_dataset {
   bool warned_of_marks; /* of missing values, when some samples were looked at */
   bool has_labels;      /* they are read: counted in `labels`, and kept per part */
   uint32_t checksum;    /* as stored; that of info is the identity */
+  uint64_t measured;    /* samples that mean and std were measured over; 0: they are stated */
   size_t scales;        /* length of mean and std */
   double *mean, *std;
   char *class_names, *feature_names; /* or NULL */
@@ -90,6 +93,8 @@ void shoal_dataset_fill_scale(shoal_dataset *d);
 /** Reads training samples, all or at many places: finds the mean, std and check sum that the attributes lack, and warns of
  *  numbers that do not survive as 32-bit floats. */
 shoal_status shoal_data_survey(shoal_dataset *d);
+/** Says that mean and std are of `looked` of n training samples; nothing if that is none. */
+void shoal_data_tell_measured(const char *path, uint64_t n, uint64_t looked);
 void shoal_dataset_forget_labels(shoal_dataset *d);
 /** Reads all labels into memory and counts them, once; does not check them. */
 shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
@@ -178,6 +183,8 @@ shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n);
 char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path);
 /** ERR_IO with the cure if the source of an import of that kind is such a file, or cannot be read. */
 shoal_status shoal_data_refuse_alien(const char *path, const char *kind);
+/** The kind of import that a file, or those in a folder, looks like by the names: "csv"; "KIND" of a file that looks like none. */
+const char *shoal_import_guess_kind(const char *path);
 /** ERR_IO with the command that imports it if `path` is a folder or a file of another format than HDF5; OK if it is HDF5 or
  *  nothing that is recognised (recognise.c). */
 shoal_status shoal_data_refuse_source(const char *path);
@@ -202,6 +209,8 @@ bool shoal_import_unlabelled(const shoal_import_args *a);
 shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool test);
 /** How many of n consecutive samples form the training split: by train_count or test_share. */
 shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out);
+/** Says that none of n samples (or bytes: `what`) is in the test split. */
+void shoal_import_warn_untested(uint64_t n, const char *what);
 /** Marks in `test` the samples that become the test split: what follows train_count, else a share of each class, drawn
  *  by the seed.  y [n] are classes. */
 shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, uint8_t *test);

@@ -229,13 +229,13 @@ static shoal_status look_for_samples(shoal_dataset *d)
   }
   d->empty = !any && !d->alone;
   if (!none[SHOAL_TRAIN] || !d->alone) return SHOAL_OK;
-  char other[SHOAL_DATA_NAME + 16] = "", word[256];
+  char other[SHOAL_DATA_NAME + 16] = "", word[SHOAL_WORD];
   if (none[SHOAL_TEST]) snprintf(other, sizeof other, " and /%s", d->names.x[SHOAL_TEST]);
   return SHOAL_FAIL(SHOAL_ERR_IO,
                     "%s: /%s%s %s no samples: write some, or give a file that has, also beside this one, as in "
                     "data.file=[train.h5,%s]",
                     d->path, d->names.x[SHOAL_TRAIN], other, other[0] ? "have" : "has",
-                    shoal_shell_word(d->path, "FILE", word, sizeof word));
+                    shoal_shell_word(d->path, word));
 }
 
 static shoal_status open_parts(shoal_dataset *d)

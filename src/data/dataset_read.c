@@ -186,13 +186,19 @@ static shoal_status check_label_sum(const shoal_dataset *d, shoal_split split)
   return SHOAL_OK;
 }
 
+shoal_status shoal_dataset_check_label_sums(shoal_dataset *d)
+{
+  SHOAL_TRY(shoal_dataset_hold_labels(d));
+  for (int s = 0; s < 2; s++)
+    if (d->part[s].y) SHOAL_TRY(check_label_sum(d, (shoal_split)s));
+  return SHOAL_OK;
+}
+
 static shoal_status check_file_labels(shoal_dataset *d)
 {
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
-  for (int s = 0; s < 2; s++)
-    if (d->part[s].y) SHOAL_TRY(check_label_sum(d, (shoal_split)s));
-  return SHOAL_OK;
+  return shoal_dataset_check_label_sums(d);
 }
 
 shoal_status shoal_dataset_check_labels(shoal_dataset *d)
@@ -221,10 +227,11 @@ void shoal_dataset_warn_of_cost(const shoal_dataset *d)
 {
   enum { MANY = 16 };
   for (size_t i = 0; i < d->n_members; i++) shoal_dataset_warn_of_cost(d->member[i]);
+  char word[SHOAL_WORD];
   uint64_t unpacks = shoal_dataset_unpacks(d, SHOAL_TRAIN);
   if (fits_memory(d, SHOAL_TRAIN) || unpacks < MANY) return;
   shoal_warn("%s: shuffled reads of /%s unpack %" PRIu64 " samples each; cure: shoal data repack %s -o FILE", d->path,
-             d->names.x[SHOAL_TRAIN], unpacks, d->path);
+             d->names.x[SHOAL_TRAIN], unpacks, shoal_shell_word(d->path, word));
 }
 
 /* ---- check sums ---- */
@@ -254,6 +261,19 @@ static shoal_status check_samples(const shoal_dataset *d, shoal_split split, uin
                 "%s: sample %" PRIu64 " of /%s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32
                 " is read; make the file anew",
                 d->path, first + i, d->names.x[split], sums[first + i], is);
+  }
+  return SHOAL_OK;
+}
+
+shoal_status shoal_dataset_find_damage(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, const void *x,
+                                       shoal_data_damage *found)
+{
+  SHOAL_TRY(read_sums(d, split));
+  const uint32_t *sums = d->part[split].sums;
+  for (uint64_t i = 0; sums && i < n; i++) {
+    if (shoal_crc32c(0, (const char *)x + i * d->sample_bytes, d->sample_bytes) == sums[first + i]) continue;
+    if (found->samples++ == 0) found->first = first + i;
+    found->last = first + i;
   }
   return SHOAL_OK;
 }

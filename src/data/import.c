@@ -5,11 +5,11 @@
 #include "base/str.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
+#include <dirent.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum {
   TRAIN_COUNT = 1,
@@ -136,18 +136,31 @@ static shoal_status check_values(const shoal_import_args *a)
   return SHOAL_OK;
 }
 
+/* Of a file by its name. */
+static const char *kind_of(const char *name)
+{
+  for (size_t k = 0; k < SHOAL_COUNT(kinds); k++)
+    for (size_t i = 0; i < SHOAL_COUNT(kinds[k].files) && kinds[k].files[i]; i++)
+      if (fnmatch(kinds[k].files[i], name, 0) == 0) return kinds[k].name;
+  return NULL;
+}
+
+const char *shoal_import_guess_kind(const char *path)
+{
+  DIR *folder = opendir(path);
+  const char *found = folder ? NULL : kind_of(path);
+  for (struct dirent *e; folder && !found && (e = readdir(folder)) != NULL;) found = kind_of(e->d_name);
+  if (folder) closedir(folder);
+  return found ? found : folder ? "images" : "KIND";
+}
+
 static shoal_status unknown_kind(const char *kind)
 {
-  const char *of_file = "KIND";
-  struct stat s;
-  if (stat(kind, &s) == 0) {
-    if (S_ISDIR(s.st_mode)) of_file = "images";
-    for (size_t k = 0; k < SHOAL_COUNT(kinds); k++)
-      for (size_t i = 0; i < SHOAL_COUNT(kinds[k].files) && kinds[k].files[i]; i++)
-        if (fnmatch(kinds[k].files[i], kind, 0) == 0) of_file = kinds[k].name;
+  if (shoal_path_exists(kind)) {
+    char word[SHOAL_WORD];
     return SHOAL_FAIL(SHOAL_ERR_ARG,
                       "%s lies there, and before it its kind is wanted: shoal data import %s %s -o NAME.h5", kind,
-                      of_file, kind);
+                      shoal_import_guess_kind(kind), shoal_shell_word(kind, word));
   }
   const char *names[SHOAL_COUNT(kinds)];
   for (size_t k = 0; k < SHOAL_COUNT(kinds); k++) names[k] = kinds[k].name;

@@ -173,6 +173,7 @@ static shoal_status make_room(images *m)
 /* A file in a folder of a class; its class gets its number later. */
 static shoal_status add_file(images *m, class_folder *f, const char *path)
 {
+  char word[SHOAL_WORD];
   shoal_image i;
   SHOAL_TRY(shoal_image_look(path, &i));
   if (i.width == 0) {
@@ -192,7 +193,7 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
               "originals: mogrify "
               "-auto-orient -resize '%dx%d!' %s%s",
               path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
-              shoal_is_plain(m->folder) ? m->folder : "FOLDER", m->splits ? "/*/*/*" : "/*/*");
+              shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
   m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
@@ -257,13 +258,12 @@ static bool is_table(const char *name)
 /* What makes folders of classes of a table whose first two columns are file and class.  Caller frees. */
 static char *folders_command(const images *m, const char *folder)
 {
-  char table[256], files[256];
+  char table[SHOAL_WORD], files[SHOAL_WORD];
   const char *comma = strcasecmp(strrchr(m->table, '.'), ".csv") == 0 ? "," : "$'\\t'";
   return shoal_strdup_printf(
       "tail -n +2 %s | tr -d '\\r' | while IFS=%s read -r f c _; do mkdir -p NEW/\"$c\"; cp %s/\"$f\" "
       "NEW/\"$c\"; done",
-      shoal_shell_word(m->table, "TABLE", table, sizeof table), comma,
-      shoal_shell_word(folder, "FOLDER", files, sizeof files));
+      shoal_shell_word(m->table, table), comma, shoal_shell_word(folder, files));
 }
 
 /* Images beside the folders of the classes are in none.  One that cannot be read counts, too.  A table may have the classes. */
@@ -645,12 +645,15 @@ static void warn_deep(const images *m)
   char *command = NULL;
   shoal_python python;
   shoal_find_python(packages, &python);
-  if (n == m->files.n && m->form.channels == 1 && !m->splits && shoal_is_plain(m->folder))
-    command =
-        shoal_strdup_printf(": %s -c \"import glob, numpy; from PIL import Image; f = sorted(glob.glob('%s/*/*.png')); "
-                            "numpy.savez('%s.npz', images=[numpy.array(Image.open(p)) for p in f], "
-                            "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"%s%s",
-                            python.run, m->folder, m->folder, python.needs[0] ? "  # " : "", python.needs);
+  char from[SHOAL_WORD], to[SHOAL_WORD], *npz = shoal_strdup_printf("%s.npz", m->folder);
+  if (n == m->files.n && m->form.channels == 1 && !m->splits)
+    command = shoal_strdup_printf(": %s -c \"import glob, numpy; from PIL import Image; f = "
+                                  "sorted(glob.glob(glob.escape(%s) + '/*/*.png')); numpy.savez(%s, "
+                                  "images=[numpy.array(Image.open(p)) for p in f], "
+                                  "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"%s%s",
+                                  python.run, shoal_python_text(m->folder, from), shoal_python_text(npz, to),
+                                  python.needs[0] ? "  # " : "", python.needs);
+  free(npz);
   shoal_warn("%zu image%s 16 bits, of which 8 are kept (v / 257, rounded), the first is %s; `shoal data import npy` "
              "keeps all of "
              "them, from an array of the pixels%s",

@@ -129,6 +129,11 @@ shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char
   return SHOAL_OK;
 }
 
+void shoal_import_warn_untested(uint64_t n, const char *what)
+{
+  shoal_warn("no test split: of %" PRIu64 " %s none is for testing; nothing will be evaluated", n, what);
+}
+
 /* ---- by a draw from each class ---- */
 
 /* Only classes that occur have one: a single label can be millions. */
@@ -227,7 +232,7 @@ shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const in
     SHOAL_TRY(draw(a, n, y, test));
   for (uint64_t i = 0; i < n; i++) tests += test[i];
   if (tests == 0)
-    shoal_warn("no test split: of %" PRIu64 " samples none is for testing; nothing will be evaluated", n);
+    shoal_import_warn_untested(n, "samples");
   else if (!a->train_count)
     shoal_info("%" PRIu64 " of %" PRIu64 " samples, drawn from each class, are the test split", tests, n);
   return SHOAL_OK;

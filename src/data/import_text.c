@@ -54,6 +54,7 @@ static shoal_status write_cut(const shoal_import_args *a, shoal_data_writer *w)
   uint64_t train = 0;
   SHOAL_TRY(join_sources(a, &text, &n));
   shoal_status st = shoal_import_cut(a, n, "bytes", &train);
+  if (st == SHOAL_OK && train == n) shoal_import_warn_untested(n, "bytes");
   if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TRAIN, train, text, NULL);
   if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TEST, n - train, text + train, NULL);
   free(text);

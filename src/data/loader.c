@@ -255,13 +255,19 @@ static shoal_status start_thread(shoal_loader *l)
 
 /* ---- creation ---- */
 
+shoal_status shoal_loader_check_kind(const shoal_dataset *d)
+{
+  SHOAL_CHECK(shoal_dataset_info(d)->kind != SHOAL_DATA_TEXT, SHOAL_ERR_UNSUPPORTED,
+              "%s holds text, which no network takes yet: train with a table, arrays or images", shoal_dataset_path(d));
+  return SHOAL_OK;
+}
+
 static shoal_status check_config(const shoal_dataset *d, const shoal_loader_config *c)
 {
   const shoal_data_info *info = shoal_dataset_info(d);
   uint64_t n = info->n[c->split];
   const char *path = shoal_dataset_path(d);
-  SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_UNSUPPORTED,
-              "%s holds text; the models accept only images and features so far", path);
+  SHOAL_TRY(shoal_loader_check_kind(d));
   SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "%s has no %s samples", path, shoal_split_name(c->split));
   SHOAL_CHECK(c->size >= 1 && c->rank >= 0 && c->rank < c->size, SHOAL_ERR_ARG, "rank %d of %d does not exist", c->rank,
               c->size);

@@ -69,10 +69,12 @@ typedef struct {
 } shoal_batch;
 
 typedef struct shoal_loader shoal_loader;
+/** ERR_UNSUPPORTED if it holds text, which no model takes yet. */
+shoal_status shoal_loader_check_kind(const shoal_dataset *d);
 /** The data set is borrowed and must outlive the loader; with depth > 0 the loader's thread reads from it.  Starts at
  *  position 0 of epoch 0; prefetching begins with the first seek or next.
  *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that leaves no batch, or augmentation of data
- *          other than images; ERR_UNSUPPORTED for text, which no model accepts yet
+ *          other than images; ERR_UNSUPPORTED as shoal_loader_check_kind
  *  Cost    memory for depth + 1 batches of this rank; no allocation afterwards */
 shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out);
 void shoal_loader_destroy(shoal_loader *l);

@@ -228,13 +228,15 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *pa
   if (c.n > SHOWN) st = shoal_error_append(st, " and %zu more (h5ls -r lists them)", c.n - SHOWN);
   if (c.pandas) {
     static const char *const packages[] = { "pandas", "tables", NULL };
-    const char *name = shoal_is_plain(path) ? path : "FILE";
+    char from[SHOAL_WORD], to[SHOAL_WORD], *table = shoal_strdup_printf("%s.csv", path);
     shoal_python python;
     shoal_find_python(packages, &python);
     st = shoal_error_append(st,
-                            "; pandas wrote it: %s -c \"import pandas; pandas.read_hdf('%s').to_csv('%s.csv', "
+                            "; pandas wrote it: %s -c \"import pandas; pandas.read_hdf(%s).to_csv(%s, "
                             "index=False)\" makes a CSV to be imported%s%s",
-                            python.run, name, name, python.needs[0] ? "; it " : "", python.needs);
+                            python.run, shoal_python_text(path, from), shoal_python_text(table, to),
+                            python.needs[0] ? "; it " : "", python.needs);
+    free(table);
   }
   shoal_str_free(&c.text);
   return st;
@@ -300,8 +302,9 @@ static shoal_status match_foreign(const arrays *a, const char *path, bool alone,
   return SHOAL_OK;
 }
 
-static void print_match(const char *path, const shoal_data_names *m)
+void shoal_data_tell_match(const char *path, const shoal_data_names *m)
 {
+  if (!m->foreign) return;
   for (int s = 0; s < 2; s++) {
     const char *split = shoal_split_name((shoal_split)s);
     if (!m->x[s][0]) continue;
@@ -433,7 +436,7 @@ shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal
     *out = (shoal_data_names){ .foreign = true };
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
     SHOAL_TRY(match_foreign(&found, path, alone, out));
-    if (!out->tests_only) print_match(path, out);
+    if (alone) shoal_data_tell_match(path, out);
     if (!out->text) warn_of_split(file, path, out);
   }
   return check_chosen(file, path, out);

@@ -348,8 +348,8 @@ struct shoal_npy_reader {
 shoal_status shoal_npy_check(const shoal_npy *a)
 {
   if (!a->archive) return SHOAL_OK;
-  char *what = shoal_strdup_printf("%s: array %s", a->path, a->name);
-  char *cure = shoal_strdup_printf("unzip %s and import its .npy files", a->path);
+  char word[SHOAL_WORD], *what = shoal_strdup_printf("%s: array %s", a->path, a->name);
+  char *cure = shoal_strdup_printf("unzip %s and import its .npy files", shoal_shell_word(a->path, word));
   shoal_status st = shoal_check_unpacked(what, a->packed, bytes_of(a), cure);
   free(what);
   free(cure);

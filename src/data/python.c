@@ -58,3 +58,29 @@ void shoal_find_python(const char *const *packages, shoal_python *out)
   snprintf(out->run, sizeof out->run, "%s", stated ? chosen : !missing && shadowed() ? system_python : "python3");
   shoal_str_free(&needs);
 }
+
+/* Bytes that are no UTF-8 are what Python makes of them in names of files. */
+const char *shoal_python_text(const char *text, char buf[SHOAL_WORD])
+{
+  shoal_str s = { 0 };
+  shoal_str_add(&s, "'");
+  for (const char *c = text; *c;) {
+    char one[2] = { *c, '\0' };
+    size_t n = 1;
+    while (n < 4 && ((unsigned char)c[n] & 0xc0) == 0x80) n++;
+    char *sign = shoal_strdup_printf("%.*s", (int)n, c);
+    const bool shown = (unsigned char)*c >= 0x80 && shoal_escape(sign, false, NULL, 0) == n;
+    if (shown)
+      shoal_str_add(&s, "%s", sign);
+    else if (shoal_is_plain(one) || *c == ' ')
+      shoal_str_add(&s, "%c", *c);
+    else
+      shoal_str_add(&s, (unsigned char)*c < 0x80 ? "\\x%02x" : "\\udc%02x", (unsigned char)*c);
+    c += shown ? n : 1;
+    free(sign);
+  }
+  shoal_str_add(&s, "'");
+  snprintf(buf, SHOAL_WORD, "%s", s.len < SHOAL_WORD ? s.text : "'...'");
+  shoal_str_free(&s);
+  return buf;
+}

@@ -115,9 +115,8 @@ shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n)
 
 char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
 {
-  char word[512];
+  char word[SHOAL_WORD];
   shoal_str s = { 0 };
-  const bool plain = shoal_is_plain(path);
   static const char by_python[] = "python3 ";
   const char *const packages[] = { "pandas",
                                    strstr(alien->cure, "read_parquet") || strstr(alien->cure, "read_feather")
@@ -132,18 +131,16 @@ char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
     shoal_str_add(&s, "%s ", python.run);
     at += strlen(by_python);
   }
-  for (; *at; at = file + 4) {
-    file = strstr(at, "FILE");
-    if (!file) {
-      shoal_str_add(&s, "%s", at);
-      break;
-    }
-    const bool inside = file > at && file[-1] == '\''; /* of a command for Python */
-    shoal_str_add(&s, "%.*s%s", (int)(file - at), at,
-                  !inside ? shoal_shell_word(path, "FILE", word, sizeof word)
-                  : plain ? path
-                          : "FILE");
+  while ((file = strstr(at, "FILE")) != NULL) {
+    const bool inside = file > at && file[-1] == '\''; /* of a command for Python: 'FILE' or 'FILE.csv' */
+    const char *end = inside ? strchr(file, '\'') : file + 4;
+    char *name = shoal_strdup_printf("%s%.*s", path, (int)(end - file - 4), file + 4);
+    shoal_str_add(&s, "%.*s%s", (int)(file - at) - inside, at,
+                  inside ? shoal_python_text(name, word) : shoal_shell_word(name, word));
+    free(name);
+    at = end + inside;
   }
+  shoal_str_add(&s, "%s", at);
   if (python.needs[0]) shoal_str_add(&s, "; it %s", python.needs);
   return s.text;
 }
@@ -221,15 +218,16 @@ static format recognise(const unsigned char *head, size_t n)
 shoal_status shoal_data_refuse_source(const char *path)
 {
   unsigned char head[HEAD];
+  char word[SHOAL_WORD];
   struct stat info;
   size_t n = 0;
   bool packed;
   shoal_error ignored;
   SHOAL_CHECK(
       stat(path, &info) != 0 || !S_ISDIR(info.st_mode), SHOAL_ERR_IO,
-      "%s is a folder, not a data set: make one of its files with shoal data import KIND %s -o NAME.h5 (-h lists the "
+      "%s is a folder, not a data set: make one of its files with shoal data import %s %s -o NAME.h5 (-h lists the "
       "kinds)",
-      path, path);
+      path, shoal_import_guess_kind(path), shoal_shell_word(path, word));
   if (read_head(path, head, &n, &packed) != SHOAL_OK) {
     shoal_error_take(&ignored); /* opening it as HDF5 says what is wrong */
     return SHOAL_OK;
@@ -240,6 +238,6 @@ shoal_status shoal_data_refuse_source(const char *path)
   format f = recognise(head, n);
   SHOAL_CHECK(!f.what, SHOAL_ERR_IO,
               "%s is %s, not an HDF5 data set: make one of it with shoal data import %s %s -o NAME.h5", path, f.what,
-              f.kind, path);
+              f.kind, shoal_shell_word(path, word));
   return SHOAL_OK;
 }

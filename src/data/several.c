@@ -79,6 +79,13 @@ static void make_test_file(shoal_dataset *d)
   shoal_info("%s: /%s is for tests", d->path, m->x[1]);
 }
 
+static bool same_names(const shoal_data_names *a, const shoal_data_names *b)
+{
+  for (int s = 0; s < 2; s++)
+    if (strcmp(a->x[s], b->x[s]) != 0 || strcmp(a->y[s], b->y[s]) != 0) return false;
+  return true;
+}
+
 static shoal_status open_member(const char *path, size_t n, shoal_dataset **out)
 {
   shoal_dataset *d;
@@ -194,10 +201,20 @@ static shoal_status leave_out_empty(const shoal_texts *l, shoal_dataset *d)
 static shoal_status open_several(const shoal_texts *l, bool trains, shoal_dataset *d)
 {
   SHOAL_TRY(SHOAL_ALLOC(l->n, &d->member));
-  for (; d->n_members < l->n; d->n_members++)
-    SHOAL_TRY(open_member(l->at[d->n_members], l->n, &d->member[d->n_members]));
+  for (; d->n_members < l->n; d->n_members++) {
+    shoal_dataset **m = &d->member[d->n_members];
+    SHOAL_TRY(open_member(l->at[d->n_members], l->n, m));
+    if (d->n_members == 0 || !same_names(&m[0]->names, &m[-1]->names)) shoal_data_tell_match(m[0]->path, &m[0]->names);
+  }
   SHOAL_TRY(leave_out_empty(l, d));
   SHOAL_TRY(combine(d, trains));
+  uint64_t n = 0, looked = 0;
+  for (size_t i = 0; i < d->n_members; i++) {
+    if (!d->member[i]->measured) continue;
+    n += d->member[i]->info.n[SHOAL_TRAIN];
+    looked += d->member[i]->info.n[SHOAL_TRAIN] ? d->member[i]->measured : 0;
+  }
+  shoal_data_tell_measured(d->path, n, looked);
   shoal_dataset_fill_scale(d);
   shoal_dataset_hold(d, d->hold_bytes);
   shoal_info("%zu files are one data set, in this order: %s", d->n_members, d->path);
@@ -214,6 +231,7 @@ static shoal_status open_one(const char *path, bool trains, shoal_dataset **out)
 {
   if (trains) return shoal_dataset_open(path, out);
   SHOAL_TRY(open_member(path, 1, out));
+  if (!(*out)->empty) shoal_data_tell_match(path, &(*out)->names);
   if (!(*out)->empty) return SHOAL_OK;
   shoal_dataset_close(*out);
   *out = NULL;

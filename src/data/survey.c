@@ -173,14 +173,19 @@ static shoal_status keep_scale(shoal_dataset *d, const findings *f)
   d->std = d->mean + t->groups;
   d->scales = t->groups;
   shoal_data_stats_result(t, d->mean, d->std);
-  if (n == 0) return SHOAL_OK;
-  if (f->looked == n)
-    shoal_info("%s: mean and std are measured over all %" PRIu64 " training samples", d->path, n);
-  else
+  d->measured = f->looked;
+  if (d->alone) shoal_data_tell_measured(d->path, n, f->looked);
+  return SHOAL_OK;
+}
+
+void shoal_data_tell_measured(const char *path, uint64_t n, uint64_t looked)
+{
+  if (looked && looked == n)
+    shoal_info("%s: mean and std are measured over all %" PRIu64 " training samples", path, n);
+  else if (looked)
     shoal_info("%s: mean and std are estimated from %" PRIu64 " of %" PRIu64
                " training samples (`shoal data repack` stores exact ones)",
-               d->path, f->looked, n);
-  return SHOAL_OK;
+               path, looked, n);
 }
 
 static shoal_status measure(shoal_dataset *d)

@@ -359,6 +359,21 @@ static shoal_status copy_texts(uint64_t n, char **texts)
   return SHOAL_OK;
 }
 
+/* Of rows that cannot be read: those of the first chunk that cannot. */
+static void narrow_down(const shoal_h5_table *t, uint64_t *first, uint64_t *n, void *data, char reason[SHOAL_H5_REASON])
+{
+  const uint64_t all = *n, chunk = SHOAL_MAX(t->chunk_rows, UINT64_C(1));
+  for (uint64_t at = *first, end = at + all, next; t->chunk_rows && at < end; at = next) {
+    char why[SHOAL_H5_REASON];
+    next = SHOAL_MIN(end, (at / chunk + 1) * chunk);
+    if (read_rows(t, at, next - at, data, why)) continue;
+    *first = at;
+    *n = next - at;
+    memcpy(reason, why, sizeof why);
+    return;
+  }
+}
+
 shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, void *data)
 {
   char where[SHOAL_H5_WHERE], reason[SHOAL_H5_REASON];
@@ -367,9 +382,12 @@ shoal_status shoal_h5_table_read(shoal_h5_table *t, uint64_t first, uint64_t n, 
   SHOAL_CHECK(first <= t->rows && n <= t->rows - first, SHOAL_ERR_ARG,
               "data set %s has %llu rows; %llu from row %llu were asked for", shoal_h5_where(t->set, NULL, where),
               (unsigned long long)t->rows, (unsigned long long)n, (unsigned long long)first);
-  SHOAL_CHECK(read_rows(t, first, n, data, reason), SHOAL_ERR_IO, "cannot read rows %llu to %llu of %s%s%s",
-              (unsigned long long)first, (unsigned long long)(first + n - 1), shoal_h5_where(t->set, NULL, where),
-              reason[0] ? ": " : "", reason);
+  if (!read_rows(t, first, n, data, reason)) {
+    if (!t->text) narrow_down(t, &first, &n, data, reason);
+    return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read rows %llu to %llu of %s%s%s", (unsigned long long)first,
+                      (unsigned long long)(first + n - 1), shoal_h5_where(t->set, NULL, where), reason[0] ? ": " : "",
+                      reason);
+  }
   return t->text ? copy_texts(n, data) : SHOAL_OK;
 }
 

@@ -46,6 +46,7 @@ typedef struct {
     int32_t labels[2];              /* of these two */
   } unlike;
   uint32_t checksum;
+  shoal_data_damage damage[2];
 } facts;
 
 /* Of each sample of a split. */
@@ -179,6 +180,7 @@ static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t,
   for (uint64_t at = 0; at < f->info->n[split]; at += step) {
     uint64_t n = SHOAL_MIN(step, f->info->n[split] - at);
     SHOAL_TRY(shoal_dataset_rows(f->d, split, at, n, x, text ? NULL : y));
+    SHOAL_TRY(shoal_dataset_find_damage(f->d, split, at, n, x, &f->damage[split]));
     crc[0] = shoal_crc32c(crc[0], x, n * f->stored.sample_bytes);
     if (text) continue;
     shoal_data_stats_add(t, n, x);
@@ -322,7 +324,7 @@ static void print_scale(const facts *f, const char *note, FILE *out)
 static void print_table(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  char shape[96], amount[32], text[1024], path[1024];
+  char shape[96], amount[32], text[1024], path[1024], word[SHOAL_WORD];
   fprintf(out, "%s\n  kind      %s, %" PRId64 " class%s\n  sample    %s %s\n  source    %s\n",
           shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind], i->classes,
           i->classes == 1 ? "" : "es", type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
@@ -350,8 +352,7 @@ static void print_table(const facts *f, FILE *out)
       fprintf(out, "shuffled reads of /%s unpack %" PRIu64 " samples each", f->stored.x[s], unpacks);
     else
       fprintf(out, "shuffled reads of /%s fetch %.0f times its bytes", f->stored.x[s], f->part[s].amplification);
-    fprintf(out, "; cure: shoal data repack %s -o FILE\n",
-            shoal_shell_word(shoal_dataset_path(f->d), "THIS_FILE", path, sizeof path));
+    fprintf(out, "; cure: shoal data repack %s -o FILE\n", shoal_shell_word(shoal_dataset_path(f->d), word));
   }
 }
 
@@ -447,6 +448,31 @@ static void put_whole(shoal_json *j, const facts *f)
   }
 }
 
+/* What of the file is not as it was written: samples, labels, or what has no check sum of its own. */
+static shoal_status name_damage(const facts *f)
+{
+  const char *path = shoal_dataset_path(f->d);
+  for (int s = 0; s < 2; s++) {
+    const shoal_data_damage *d = &f->damage[s];
+    char last[32] = "", others[64] = "";
+    if (!d->samples) continue;
+    if (d->samples > 1) snprintf(last, sizeof last, " to %" PRIu64, d->last);
+    if (d->samples > 1 && d->samples < d->last - d->first + 1)
+      snprintf(others, sizeof others, ", %" PRIu64 " of them", d->samples);
+    return SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s: sample%s %" PRIu64 "%s of /%s%s %s damaged: check sums differ from those that were written; "
+                      "make the file anew",
+                      path, d->samples > 1 ? "s" : "", d->first, last, f->stored.x[s], others,
+                      d->samples > 1 ? "are" : "is");
+  }
+  if (f->info->kind != SHOAL_DATA_TEXT) SHOAL_TRY(shoal_dataset_check_label_sums(f->d));
+  SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
+              "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
+              "; it was damaged or changed, make it again",
+              path, f->checksum, f->stored.checksum);
+  return SHOAL_OK;
+}
+
 static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
@@ -456,11 +482,7 @@ static shoal_status verdict(const facts *f)
       "%s: %" PRIu64 " value%s (NaN, infinite, or beyond 3.4e38), the first is %s: fill them, or remove the samples",
       path, f->not_finite, f->not_finite > 1 ? "s are not finite as 32-bit floats" : " is not finite as a 32-bit float",
       f->first_bad);
-  SHOAL_CHECK(checksum_ok(f), SHOAL_ERR_IO,
-              "%s: the data has checksum %08" PRIx32 ", the file says %08" PRIx32
-              "; it was damaged or changed, make it again",
-              path, f->checksum, f->stored.checksum);
-  return SHOAL_OK;
+  return name_damage(f);
 }
 
 /* Accuracy is measured on what was not learnt from.  Of a table with few distinct rows some are in both splits by chance. */
@@ -508,6 +530,9 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
     st = verdict(&f);
   }
   if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  if (st == SHOAL_OK && f.info->kind == SHOAL_DATA_TEXT)
+    shoal_warn("%s holds text, which no network takes yet: it can be inspected and repacked, and not be trained with",
+               shoal_dataset_path(d));
   if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
   if (st == SHOAL_OK) warn_of_scales(&f);

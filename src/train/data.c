@@ -96,12 +96,11 @@ static shoal_status check_evaluated(const shoal_session *s)
   const char *path = shoal_dataset_path(s->data.set);
   const bool best = c->best != SHOAL_BEST_NONE, patience = c->patience > 0;
   const char *options = best && patience ? "ckpt.best and eval.patience" : best ? "ckpt.best" : "eval.patience";
-  const bool text = i->kind == SHOAL_DATA_TEXT;
-  SHOAL_CHECK(i->n[SHOAL_TEST] > 0 || !(best || patience), SHOAL_ERR_USAGE,
-              "%s need%s evaluations, but %s has no test split: leave %s out, or add %s to it%s", options,
-              best && patience ? "" : "s", path, best && patience ? "them" : "it",
-              text ? "/test/tokens" : "/test/x and /test/y",
-              text ? "" : ", or name a file that has them beside it, as in data.file=[train.h5,test.h5]");
+  SHOAL_CHECK(
+      i->n[SHOAL_TEST] > 0 || !(best || patience), SHOAL_ERR_USAGE,
+      "%s need%s evaluations, but %s has no test split: leave %s out, or add /test/x and /test/y to it, or name a "
+      "file that has them beside it, as in data.file=[train.h5,test.h5]",
+      options, best && patience ? "" : "s", path, best && patience ? "them" : "it");
   return SHOAL_OK;
 }
 
@@ -148,6 +147,7 @@ static shoal_status open_dataset(shoal_session *s)
   shoal_log_keep_warnings();
   st = shoal_dataset_open_all((const char *const *)files.at, files.n, &s->data.set);
   shoal_texts_free(&files);
+  if (st == SHOAL_OK) st = shoal_loader_check_kind(s->data.set);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK) st = sum_samples(s);

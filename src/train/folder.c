@@ -622,16 +622,14 @@ bool shoal_folder_holds(const shoal_folder *f, const char *path)
 
 char *shoal_folder_begin_anew(const shoal_folder *f)
 {
-  enum { WORD = 4096 };
-  char *to = NULL, from_word[WORD], to_word[WORD];
+  char *to = NULL, from_word[SHOAL_WORD], to_word[SHOAL_WORD];
   int number = 1;
   do {
     free(to);
     to = shoal_strdup_printf("%s-%d", f->dir, number++);
   } while (shoal_path_exists(to));
   char *text = shoal_strdup_printf("give --set run.name=NAME, or first move the whole folder: mv %s %s",
-                                   shoal_shell_word(f->dir, "FOLDER", from_word, sizeof from_word),
-                                   shoal_shell_word(to, "ELSEWHERE", to_word, sizeof to_word));
+                                   shoal_shell_word(f->dir, from_word), shoal_shell_word(to, to_word));
   free(to);
   return text;
 }

@@ -234,7 +234,7 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
 
 static shoal_status refuse(const shoal_lease *l, life state, const holder *h, double left_s)
 {
-  char who[256], until[32];
+  char who[256], until[32], word[SHOAL_WORD];
   snprintf(who, sizeof who, "%s is in use by another run (job %s, host %s, process %ld)", l->dir, h->job, h->host,
            h->pid);
   if (state == ALIVE)
@@ -244,10 +244,10 @@ static shoal_status refuse(const shoal_lease *l, life state, const holder *h, do
         SHOAL_ERR_WORLD,
         "%s, as far as can be seen from here: it touched the lease at a time that is still to come, as if a "
         "clock had been set back; if it is gone, start again after `rm %s`",
-        who, l->path);
+        who, shoal_shell_word(l->path, word));
   return SHOAL_FAIL(SHOAL_ERR_WORLD,
                     "%s, as far as can be seen from here; if it is gone, start again in %s, or at once after `rm %s`",
-                    who, shoal_format_seconds(left_s, until, sizeof until), l->path);
+                    who, shoal_format_seconds(left_s, until, sizeof until), shoal_shell_word(l->path, word));
 }
 
 static void *touch(void *lease);

@@ -95,6 +95,16 @@ def test_labels(words, y):
             assert f.attrs["class_names"] == "cat\ndog\neel"
 
 
+def test_odd_paths():
+    """Commands hold up with names that a shell, or Python, would take apart."""
+    odd, name = "it's $HOME's \"set\"\xe9.h5", "train/y '\"$1`"
+    make(odd, y=WORDS[CLASSES])
+    with h5py.File(odd, "a") as f:
+        f.move("train/y", name)
+    run_cure(shoal("data", "inspect", odd, code=7))
+    assert "3 classes" in shoal("data", "inspect", odd).stdout
+
+
 def test_labels_that_argmax_would_spoil():
     """Rows with several classes, or with probabilities, get no command that makes one of them."""
     rows = np.eye(3)[CLASSES]

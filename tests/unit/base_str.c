@@ -210,7 +210,8 @@ static void test_words(void)
                                           { "=x", "'=x'" },
                                           { "it's $HOME \"`", "'it'\\''s $HOME \"`'" },
                                           { "a\nb'\\\x1b[2J", "$'a\\x0ab\\'\\\\\\x1b[2J'" },
-                                          { "gr\xc3\xbc\xc3\x9f", "'gr\xc3\xbc\xc3\x9f'" } };
+                                          { "gr\xc3\xbc\xc3\x9f", "'gr\xc3\xbc\xc3\x9f'" },
+                                          { "\xc3\xbc\xff\xc2\x9b", "$'\xc3\xbc\\xff\\xc2\\x9b'" } };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     shoal_str s = { 0 };
     shoal_str_add_word(&s, cases[i][0]);
@@ -222,6 +223,8 @@ static void test_words(void)
     free(command);
     shoal_str_free(&s);
   }
+  char word[SHOAL_WORD];
+  CHECK_STR(shoal_shell_word("-o it's", word), "'./-o it'\\''s'");
 }
 
 static void test_limit(void)

@@ -427,7 +427,8 @@ static void test_damage(void)
   at[3] ^= 4;
   temp_write(path, text, n);
   FILE *sink = fopen("/dev/null", "w");
-  CHECK_REFUSED(shoal_data_inspect((const char *[]){ path }, 1, false, sink), SHOAL_ERR_IO, "damaged or changed");
+  CHECK_REFUSED(shoal_data_inspect((const char *[]){ path }, 1, false, sink), SHOAL_ERR_IO,
+                "sample 2 of /train/x is damaged");
   CHECK_OK(shoal_data_inspect((const char *[]){ temp_path("ours.h5") }, 1, false, sink));
   fclose(sink);
   free(text);

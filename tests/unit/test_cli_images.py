@@ -283,6 +283,11 @@ def test_images_sizes_cure():
     put("set/train/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
     assert_one_error(load("images", "set", code=7), "set/train/a/2.jpg is 8 x 16, but set/train/a/1.jpg is 16 x 8",
                      "in place of the originals: mogrify -auto-orient -resize '16x8!' set/*/*/*")
+    odd = "my $pics/it's a set"
+    put(f"{odd}/a/1.jpg", COLOUR_JPEG)
+    put(f"{odd}/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
+    command = load("images", odd, code=7).stderr.strip().split("mogrify")[1]
+    assert subprocess.run(f"echo {command}", shell=True, capture_output=True, text=True).stdout.endswith(f" {odd}/a/1.jpg {odd}/a/2.jpg\n"), command
 
 
 def test_images_print():

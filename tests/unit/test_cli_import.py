@@ -86,6 +86,11 @@ WARNED = (  # text, arguments, words of a warning
     ("a,b,y\n" + ROWS.replace("\n", "\na,b,y\n", 1), (), "t.csv:3: 1 row repeats the header and is left out"),
     ("a,a,y\n" + ROWS, (), 'column 2 has the same name as column 1, "a": both are used; --drop 2 leaves one out'),
     (labels("1", "01", "2"), (), 't.csv:2:7: labels "1" and "01" are equal as numbers, and become one class'),
+    (labels("10E2", "1E3", "1000", "2", "02", "5"), (), 'labels "2" and "02" are equal as numbers, and become one class; and so do '
+     '"10E2", "1E3" and "1000"; if they are several, put a letter in front of all labels, as in "c02"'),
+    (labels(*(f"{'0' * k}{n}" for n in range(1, 6) for k in range(2)), *("0" * k + "7" for k in range(12))), (),
+     '; and so for 3 more numbers; if they'),
+    (labels(*("0" * k + "7" for k in range(12)), "8"), (), '"0000007", "00000007" and 4 more are equal as numbers'),
     (labels("0", "1", "0|1"), (), 't.csv:3:7: label "0|1" looks like several labels of one sample, between |'),
     (labels('"[0, 1]"', '"[1, 2]"'), (), 'label "[0, 1]" looks like several labels'),
     (labels(*"0" * 39, "1"), (), "class 0 has 97.22 % of the training samples: a model that knows nothing else"),
@@ -621,6 +626,19 @@ def test_bomb(piece):
         r = run([program(), "data", "import", "csv", name, "-o", "t.h5"], base=PLAIN_ENV, timeout=60, code=7,
                 env={"SHOAL_MEMORY_LIMIT_MIB": limit}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)))
         assert_one_error(r, words)
+
+
+def test_text():
+    """What text is good for is said where it is imported, and that too short a one has no test split."""
+    for n, words in ((40, ""), (9, "no test split: of 9 bytes none is for testing")):
+        with open("a.txt", "wb") as f:
+            f.write(b"x" * n)
+        said = run([program(), "data", "import", "text", "a.txt", "-o", "t.h5"], base=PLAIN_ENV, timeout=10).stderr
+        assert "t.h5 holds text, which no network takes yet" in said and words in said and ("no test split" in said) == (n < 10), said
+    for network in (("mlp",), ("resnet20", "--set", "ckpt.best=test_loss")):
+        r = run([program(), "train", "--set", f"model.name={network[0]}", "--set", "data.file=t.h5", *network[1:]], base=PLAIN_ENV,
+                timeout=20, code=2)
+        assert "t.h5 holds text, which no network takes yet: train with" in r.stderr and not os.path.exists("runs"), r.stderr
 
 
 @pytest.mark.parametrize("kind, sources", (("idx", ("images.gz", "labels.gz")), ("cifar10", ("data_batch_1.bin",)),

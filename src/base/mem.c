@@ -47,7 +47,8 @@ shoal_status shoal_mappable_alloc(size_t bytes, const char *what, void **out, in
   if (*file >= 0 && (errno = posix_fallocate(*file, 0, (off_t)whole)) == 0) *out = map(*file, whole);
   int error = errno;
   if (!*out && *file >= 0) close(*file);
-  SHOAL_CHECK(*out, SHOAL_ERR_MEM, "%zu bytes of %s: %s", bytes, what, strerror(error));
+  SHOAL_CHECK(*out, SHOAL_ERR_MEM, "%zu bytes of %s: %s%s", bytes, what, strerror(error),
+              error == EFBIG ? " (it counts as a file: raise ulimit -f)" : "");
   (void)madvise(*out, whole, MADV_HUGEPAGE); /* fewer TLB misses, if the system allows it */
   return SHOAL_OK;
 }

@@ -15,17 +15,18 @@
 #include <string.h>
 #include <sys/random.h>
 
-shoal_status shoal_ckpt_check_space(const char *path, uint64_t need)
+shoal_status shoal_ckpt_check_space(const char *path, uint64_t need, int64_t files)
 {
-  uint64_t free_bytes;
+  uint64_t free_bytes, most = shoal_limit_file_size();
   const char *type;
-  char want[32], have[32];
+  char want[32], have[32], among[48] = "";
   if (need == 0) return SHOAL_OK;
   SHOAL_TRY(shoal_disk_facts(path, &free_bytes, &type));
-  SHOAL_CHECK(shoal_limit_file_size() >= need, SHOAL_ERR_IO,
-              "a checkpoint needs %s, but a file may have %s at most (ulimit -f), for %s: raise the limit",
-              shoal_format_bytes((double)need, want, sizeof want),
-              shoal_format_bytes((double)shoal_limit_file_size(), have, sizeof have), path);
+  if (files > 1) snprintf(among, sizeof among, " in up to %" PRId64 " files", files);
+  SHOAL_CHECK(need / (uint64_t)files <= most, SHOAL_ERR_IO,
+              "a checkpoint needs %s%s, but a file may have %s at most (ulimit -f), for %s: raise the limit",
+              shoal_format_bytes((double)need, want, sizeof want), among,
+              shoal_format_bytes((double)most, have, sizeof have), path);
   SHOAL_CHECK(free_bytes >= need, SHOAL_ERR_IO,
               "a checkpoint needs %s, but there is %s free (%s) for %s: make room, lower ckpt.keep, or move run.dir",
               shoal_format_bytes((double)need, want, sizeof want),
@@ -78,7 +79,7 @@ shoal_status shoal_ckpt_draft_open(shoal_ckpt_draft *d, const char *path, const 
   shoal_status st = shoal_make_dir(dir[0] ? dir : ".");
   free(dir);
   SHOAL_TRY(st);
-  SHOAL_TRY(shoal_ckpt_check_space(path, need));
+  SHOAL_TRY(shoal_ckpt_check_space(path, need, SHOAL_MAX(info->size, 1)));
   d->may = info->may;
   d->context = info->context;
   d->index.number = info->shard;

@@ -19,8 +19,10 @@ typedef struct {
   void *context;
 } shoal_ckpt_draft;
 
-/** ERR_IO if a file of `need` bytes at `path`, in an existing folder, has no room on the disk or exceeds the limit of files. */
-shoal_status shoal_ckpt_check_space(const char *path, uint64_t need);
+/** ERR_IO if a checkpoint of `need` bytes at `path`, in an existing folder, has no room on the disk, or one of its files must exceed
+ *  the limit of file sizes.
+ *  @param files  at most so many, >= 1 */
+shoal_status shoal_ckpt_check_space(const char *path, uint64_t need, int64_t files);
 /** Create the folder, check that `need` bytes are free (0: not checked), and create the temporary file with its
  *  attributes.  Initialise `d` as {0}, and call discard in any case.
  *  @param path  of the main file, also for a shard (info->shard > 0), whose own path follows from it */

@@ -211,6 +211,8 @@ shoal_status shoal_session_evaluate(shoal_session *s)
   shoal_activity_end();
   s->ears.drops = false;
   shoal_session_drop_whole(s);
-  if (st == SHOAL_STOPPED) shoal_info("asked to stop by a signal: the evaluation is done again after the resume");
+  if (st == SHOAL_STOPPED)
+    shoal_info("asked to stop by a signal: the evaluation after step %llu is done again after the resume",
+               (unsigned long long)s->run.step);
   return st;
 }

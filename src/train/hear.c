@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/pause.h"
 #include "base/process.h"
+#include "slurm/job.h"
 #include "train/session.h"
 #include "train/stop.h"
 #include <limits.h>
@@ -174,7 +175,8 @@ static long launch_process(void)
  * do.  Appends what there is to know of it. */
 static void print_command(const shoal_session *s, const char *name, shoal_str *out, const char **more)
 {
-  const char *job = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+  const char *step = getenv("SLURM_STEP_ID");
+  char *job = shoal_job_here(); /* of an array: this element */
   const shoal_topo *t = shoal_world_topo(s->run.world);
   bool by_mpirun = getenv("OMPI_COMM_WORLD_SIZE") != NULL; /* which srun does not set */
   long launch = by_mpirun && (t->nodes == 1 || t->pretended) ? launch_process() : 0;
@@ -184,10 +186,11 @@ static void print_command(const shoal_session *s, const char *name, shoal_str *o
     *more = launch && !shoal_stop_ignores(SHOAL_STOP_INT) ? " (Ctrl-C does the same)" : "";
   if (job && step && !by_mpirun) {
     shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
-    return;
+  } else {
+    shoal_str_add(out, "kill -%s %ld", name, launch ? launch : (long)getpid());
+    if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
   }
-  shoal_str_add(out, "kill -%s %ld", name, launch ? launch : (long)getpid());
-  if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);
+  free(job);
 }
 
 /* nohup has HUP ignored, but an mpirun with a terminal hears it all the same and ends the job, unless it is in the process group that

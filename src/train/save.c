@@ -15,6 +15,7 @@
  * The file's own epoch and samples say how much all ranks together have consumed. */
 #include "base/activity.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
@@ -512,9 +513,14 @@ static shoal_status compare_room(const shoal_session *s, uint64_t need)
   shoal_ckpt_folder files;
   SHOAL_TRY(shoal_folder_check_writable(&s->world.folder));
   char *path = shoal_path_join(dir, "step.h5");
-  shoal_status st = shoal_ckpt_check_space(path, need);
+  bool shards = need > s->world.choice.gather_bytes; /* possibly; how large each is, only the save decides */
+  shoal_status st = shoal_ckpt_check_space(path, need, shards ? shoal_group_size(s->run.control) : 1);
   free(path);
   SHOAL_TRY(st);
+  if (need > shoal_limit_file_size())
+    shoal_warn("a checkpoint of about %s may not fit, with its shards: a file may have %s at most (ulimit -f)",
+               shoal_format_bytes((double)need, one, sizeof one),
+               shoal_format_bytes((double)shoal_limit_file_size(), have, sizeof have));
   SHOAL_TRY(shoal_disk_facts(dir, &free_bytes, &type));
   SHOAL_TRY(shoal_ckpt_folder_scan(dir, &files));
   there = SHOAL_MIN(files.n, keep);

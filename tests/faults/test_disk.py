@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import harness
+import launch
 from harness import MLP, built, newest, program, read, run, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
@@ -39,7 +40,7 @@ def test_disk_limit_at_start(glyphs):
     assert not os.path.exists("runs/r"), os.listdir("runs/r")
 
 
-@pytest.mark.parametrize("verb", ("synth", "train"))
+@pytest.mark.parametrize("verb", ("synth", "train", "shards", "rows"))
 def test_disk_limit(glyphs, verb):
     """SIGXFSZ ends nothing: a file above the limit is an error like a full disk's."""
     if verb == "synth":
@@ -47,8 +48,38 @@ def test_disk_limit(glyphs, verb):
         assert "cannot write big.h5: 6000 samples take 4.5 MiB, a file may have 500 KiB at most (ulimit -f)" in r.stderr, said(r)
         assert os.listdir(".") == [], os.listdir(".")
         return
-    # the trace of every span exceeds it, the checkpoint does not
     glyphs(256, 64)
+    if verb == "shards":  # what counts is each file, not all together
+        args = [*BASE, *sets(run__name="r", run__epochs=1, model__widths="[800]", method__name="swarm", ckpt__gather=0, ckpt__every="4 steps", ckpt__keep=2)]
+
+        def shards(kib, code):
+            shell = 'ulimit -f "$0"; exec "$@"'  # mpirun does not start under such a limit
+            return run([*launch.mpirun(2), "bash", "-c", shell, kib, program(), "train", *args], code=code)
+        r = shards(500, 7)
+        assert r.stderr.count("File too large (it counts as a file: raise ulimit -f)") == 1, said(r)
+        r = shards(6000, 7)
+        assert "MiB in up to 2 files, but a file may have 5.9 MiB at most (ulimit -f)" in r.stderr and not os.path.exists("runs/r"), said(r)
+        shards(15000, 0)
+        kept = sorted(os.listdir("runs/r/ckpt"))
+        assert [f for f in kept if ".shard-" in f] and sum(os.stat(f"runs/r/ckpt/{f}").st_size for f in kept) > 2 * 15000 << 10, kept
+        args += sets(run__epochs=2)
+        r = shards(11776, 7)
+        assert "with its shards: a file may have 11.5 MiB at most (ulimit -f)" in r.stderr, said(r)
+        assert re.search(r"cannot write .* runs/r/ckpt/step-\S+: File too large \(at most 11.5 MiB: ulimit -f\)", r.stderr), said(r)
+        assert sorted(os.listdir("runs/r/ckpt")) == kept and not temporary("runs"), os.listdir("runs/r/ckpt")
+        shoal("ckpt", "verify", newest("r"))
+        return
+    if verb == "rows":
+        args = [*BASE, *sets(model__widths="[4]", run__log_every="1000 steps", eval__every="1 steps", run__epochs=60, ckpt__every="100 steps")]
+        train(1, "whole", *args)
+        r = train(1, "r", *args, code=7, **limited(48))
+        assert re.search(r"error: cannot write runs/r/metrics.csv: File too large \(at most 48.0 KiB: ulimit -f\); \d+ rows are missing", r.stderr), said(r)
+        assert r.stderr.count("metrics.csv") == 2, said(r)  # the warning before it
+        shoal("ckpt", "verify", newest("r"))
+        train(1, "r", *args)
+        assert harness.rows("r") == harness.rows("whole")
+        return
+    # the trace of every span exceeds it, the checkpoint does not
     args = [*BASE, *sets(trace__level="op", run__epochs=60, data__batch=2)]
     r = train(1, "r", *args, **limited(1800))  # mpirun does not start under such a limit
     assert r.stderr.count("the trace ends here, training goes on") == 1 and "ulimit -f" in r.stderr, said(r)

@@ -92,7 +92,7 @@ def test_stop_evaluation(glyphs, jobs, method):
         now = time.monotonic()
         send(ranks_of(job)[1 - place % 2], signal.SIGUSR1)
         stopped(job, "torn", now)
-        assert "the evaluation is done again after the resume" in read("torn.out"), read("torn.out")
+        assert f"the evaluation after step {last} is done again after the resume" in read("torn.out"), read("torn.out")
         # past that evaluation, to a step in the middle before the next
         if place < 2:
             train(2, "torn", *args, "--allow-faults", *sets(fault__stop_step=status("torn")["step"] + 1), code=None)

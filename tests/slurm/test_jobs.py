@@ -447,6 +447,8 @@ def test_submit(glyphs):
     assert_same_run("hand", "many-array/local-sgd-seed2", "by hand and by an array")
     assert status("chained")["attempt"] == 2 and status("chained")["job"] == jobs[-1], status("chained")
     assert status("many-array/sync-seed1")["job"] == f"{jobs[1]}_1", status("many-array/sync-seed1")
+    told = read("runs/many-array/sync-seed1/log.txt")  # the array's number alone would be its last element's, too
+    assert f"to stop with a checkpoint: scancel --signal=USR1 {jobs[1]}_1.0;" in told, told
 
 
 # Of the files in jobs/: which, and what makes them small enough for a test; 50 steps each, ten per epoch.

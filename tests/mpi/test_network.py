@@ -41,6 +41,17 @@ def test_network_methods(glyphs, method):
     assert_equal(newest("whole"), newest("parts"), f"{method} goes on otherwise than it began", "model/", "replica/")
 
 
+def test_network_groups(glyphs):
+    """ab makes products of convolutions in groups, which cannot become two layers, however much cheaper those would be."""
+    glyphs(80, 40)
+    with open("net.yaml", "w") as f:
+        f.write("layers:\n  - { name: stem, op: conv, width: 16, kernel: 3, pad: 1 }\n  - { name: deep, op: conv, width: 16, kernel: 3, groups: 16, relu: true }\n"
+                "  - { name: wide, op: conv, width: 32, kernel: 3, groups: 2, relu: true }\n  - { op: globalpool }\n  - { name: fc, op: linear, width: classes }\n")
+    r = train(2, "r", *RUN, *sets(method__name="ab", model__file="net.yaml", method__warmup=2, method__cycle=3, method__cutoff=0.5))
+    assert "ab: 2 layers become products" in r.stdout, said(r)
+    assert all(float(m["train_loss"]) < 3 for m in metrics("r")), metrics("r")
+
+
 @pytest.mark.parametrize("method", sampled(METHODS, 2))
 def test_network_name(glyphs, method):
     """The MLP by its name and as a file; predictions and export without the file."""

@@ -168,16 +168,17 @@ static shoal_status create_groups(shoal_run *r, shoal_ab_state *s)
   return shoal_group_create(r->world, name, g->rank + g->first[first], g->first[end] - g->first[first], &s->half);
 }
 
-/* Arenas for factors of full rank; a part uses as much of them as its ranks need.  A chain needs no memory for
- * products: these go to the whole model's arena. */
+/* Arenas for factors of full rank; a part uses as much of them as its ranks need.  Products need no memory of their own: they go to the
+ * whole model's arena. */
 static shoal_status make_room(shoal_run *r, shoal_ab_state *s)
 {
   shoal_factoring *how;
   shoal_model *most = NULL;
   SHOAL_TRY(SHOAL_ALLOC((size_t)r->model->nodes, &how));
   for (size_t i = 0; i < s->layers.n; i++)
-    how[s->layers.layer[i].node] = (shoal_factoring){ s->layers.layer[i].n, true };
+    how[s->layers.layer[i].node] = (shoal_factoring){ s->layers.layer[i].n, false };
   shoal_status st = shoal_model_factor(r->model, how, SHOAL_TRAIN_BOTH, &most);
+  if (st == SHOAL_OK) most->products = 0;
   if (st == SHOAL_OK) st = shoal_form_init(r->backend, most, &s->whole->optim->config, s->whole->params->g, &s->part);
   free(how);
   shoal_model_destroy(most);

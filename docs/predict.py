@@ -43,6 +43,8 @@ def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, run
     kind = layer["kind"]
     if kind == "parameter":
         x = weight[None]  # for every sample: NumPy repeats it
+    elif kind == "embedding":
+        x = weight[x.astype(int)]
     elif kind == "linear":
         x = x @ weight.T + (0 if bias is None else bias)
     elif kind == "conv":
@@ -91,14 +93,15 @@ def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, run
 def predict(model, x):
     """Probabilities of raw samples x [n, ...], as they are in a data set."""
     shape = (-1,) + (1,) * (x.ndim - 2)
-    values = {None: (x - model.attrs["mean"].reshape(shape)) / model.attrs["std"].reshape(shape)}
+    scaled = "mean" in model.attrs  # tokens are as they are
+    values = {None: (x - model.attrs["mean"].reshape(shape)) / model.attrs["std"].reshape(shape) if scaled else x}
     for layer in json.loads(model.attrs["layers"]):
         tensors = {t: model[f"{layer['name']}.{t}"][()] for t in ("weight", "bias", "running_mean", "running_var")
                    if f"{layer['name']}.{t}" in model}
         values[layer["name"]] = apply(layer, *(values[i] for i in layer["inputs"]), **tensors)
     logits = values[layer["name"]]
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    return p / p.sum(1, keepdims=True)
+    p = np.exp(logits - logits.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True)
 
 
 if __name__ == "__main__":

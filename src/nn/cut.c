@@ -70,12 +70,6 @@ static shoal_status carry_origin(shoal_param *q, const shoal_param *p, const int
   return compose(p->cols, cols, q->shape.dim[1], &q->cols);
 }
 
-/* The width that shoal_model_add expects in out.dim[0] of a linear or convolution. */
-static int64_t width_of(const shoal_node *n)
-{
-  return n->kind == SHOAL_OP_LINEAR ? n->out.dim[n->out.ndim - 1] : n->out.dim[0];
-}
-
 /* Converts inputs and unit of `n`, a copy of node i of `from`, to the numbering of the new model. */
 static void renumber(rebuild *r, int i, shoal_node *n)
 {
@@ -132,7 +126,7 @@ static shoal_status append_head(rebuild *r, const shoal_model *head, int family)
     if (n.residual >= 0) n.residual += residuals;
     for (int k = 0; k < shoal_node_inputs(&n); k++)
       if (n.in[k] < 0) n.in[k] = head->nodes;
-    st = append(&h, i, &n, width_of(&n), NULL, NULL);
+    st = append(&h, i, &n, shoal_node_width(&n), NULL, NULL);
     if (st != SHOAL_OK) break;
     to->node[to->nodes - 1].stream += (uint64_t)family << 32;
     for (int p = first_param; p < to->params; p++) to->param[p].family = family;
@@ -157,7 +151,7 @@ shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const 
     shoal_node n = m->node[i];
     n.keep = false;
     if (n.residual >= 0) n.residual -= residual;
-    SHOAL_TRY_GOTO(st, append(&r, i, &n, width_of(&n), NULL, NULL), done);
+    SHOAL_TRY_GOTO(st, append(&r, i, &n, shoal_node_width(&n), NULL, NULL), done);
   }
   if (head) st = append_head(&r, head, last);
 done:
@@ -313,7 +307,7 @@ static shoal_status narrow_node(rebuild *r, const selection *s, int i)
   if (n.kind == SHOAL_OP_ADD && s->residual_keep) reduce_add(r, s, i, &n, &removed);
   if (removed) return SHOAL_OK;
   bool flat = follows_units(&n);
-  int64_t width = flat ? kept_width(m, i, s) : width_of(&n);
+  int64_t width = flat ? kept_width(m, i, s) : shoal_node_width(&n);
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
   if (flat && shoal_node_units(m, &n) != SHOAL_UNITS_KEEP) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);
   if (n.kind == SHOAL_OP_CONV && shoal_node_units(m, &n) == SHOAL_UNITS_KEEP) n.groups = (int)width;
@@ -370,7 +364,7 @@ static shoal_status append_product(rebuild *r, int i, int64_t rank, shoal_factor
   shoal_node n = *old;
   n.rank = rank;
   n.product = w->offset;
-  SHOAL_TRY(append(r, i, &n, width_of(&n), NULL, NULL));
+  SHOAL_TRY(append(r, i, &n, shoal_node_width(&n), NULL, NULL));
   const shoal_node *new = &r->to->node[r->map[i]];
   shoal_model_name_factors(&r->to->param[new->factor[0]], &r->to->param[new->factor[1]], w, rank, train);
   r->to->products = r->from->weights;
@@ -391,7 +385,7 @@ static shoal_status append_chain(rebuild *r, int i, int64_t rank, shoal_factor_t
   SHOAL_TRY(shoal_model_add(r->to, &right, w->init, &id));
   left.in[0] = id;
   left.unit = right.unit;
-  left.out.dim[0] = width_of(old);
+  left.out.dim[0] = shoal_node_width(old);
   for (int k = 0; k < 2; k++) left.kernel[k] = left.stride[k] = left.dilation[k] = 1, left.pad[k] = 0;
   SHOAL_TRY(shoal_model_add(r->to, &left, w->init, &r->map[i]));
   const shoal_node *new = &r->to->node[r->map[i]];
@@ -410,7 +404,7 @@ shoal_status shoal_model_factor(const shoal_model *m, const shoal_factoring *how
   for (int i = 0; i < m->nodes; i++) {
     shoal_node copy = m->node[i];
     if (how[i].rank == 0) {
-      SHOAL_TRY_GOTO(st, append(&r, i, &copy, width_of(&copy), NULL, NULL), done);
+      SHOAL_TRY_GOTO(st, append(&r, i, &copy, shoal_node_width(&copy), NULL, NULL), done);
       continue;
     }
     SHOAL_TRY_GOTO(st, check_factoring(m, &copy, how[i]), done);

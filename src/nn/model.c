@@ -130,6 +130,7 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .pad = { n->pad[0], n->pad[1] },
                         .gap = { n->dilation[0] - 1, n->dilation[1] - 1 },
                         .groups = n->groups,
+                        .rows = n->rows,
                         .ceil = n->ceil,
                         .count_pad = n->count_pad,
                         .bias = n->bias,
@@ -168,7 +169,9 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
   n->out = *shoal_value_shape(m, n->in[0]);
   shoal_op_desc d;
   shoal_node_desc(m, n, 1, &d);
+  d.need_dx = n->in[0] >= 0;
   if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
+  if (n->kind == SHOAL_OP_EMBEDDING && d.in[0].ndim < SHOAL_MAX_DIMS) d.out.dim[d.out.ndim++] = width;
   if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
   if (n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_PARAMETER) d.out = with_batch(&n->shape, 1);
   SHOAL_TRY(shoal_error_prefix(shoal_op_infer(&d, &d.out), "layer %s: ", n->name));
@@ -239,7 +242,7 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
   if (w[0].ndim == 0) return;
   int64_t field = w[0].ndim == 4 ? w[0].dim[2] * w[0].dim[3] : 1;
   int64_t fan_in = w[0].ndim > 1 ? w[0].dim[1] * field : 1, fan_out = w[0].dim[0] * field;
-  bool learned = n->kind == SHOAL_OP_PARAMETER;
+  bool learned = n->kind == SHOAL_OP_PARAMETER || n->kind == SHOAL_OP_EMBEDDING;
   if (learned) fan_in = fan_out = w[0].dim[w[0].ndim - 1];
   if (n->rank > 0) {
     int64_t rows = w[0].dim[0], cols = shoal_shape_count(&w[0]) / rows;
@@ -367,6 +370,19 @@ shoal_status shoal_model_finish(shoal_model *m)
   for (int i = 0; i < m->nodes; i++) m->residuals = SHOAL_MAX(m->residuals, m->node[i].residual + 1);
   SHOAL_TRY(shoal_model_find_spaces(m));
   return shoal_model_find_runs(m);
+}
+
+int64_t shoal_model_labels(const shoal_model *m)
+{
+  const shoal_shape *out = &m->node[m->nodes - 1].out;
+  return shoal_shape_count(out) / out->dim[out->ndim - 1];
+}
+
+bool shoal_model_reads_tokens(const shoal_model *m)
+{
+  for (int i = 0; i < m->nodes; i++)
+    if (m->node[i].kind == SHOAL_OP_EMBEDDING) return true;
+  return false;
 }
 
 double shoal_model_macs(const shoal_model *m)

@@ -63,6 +63,7 @@ typedef struct {
   int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2], dilation[2], groups;
+  int64_t rows;                  /* EMBEDDING: of its table */
   shoal_shape shape;             /* RESHAPE, PARAMETER: of a sample; one dimension may be -1, the rest */
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   bool ceil, count_pad;          /* pools */
@@ -122,8 +123,8 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
  *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its
- *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR/CONV the width in out.dim[0].  `init`
- *  is for the weight of LINEAR and CONV; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
+ *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR, EMBEDDING and CONV the width in out.dim[0].  `init`
+ *  is for the weight of LINEAR, CONV, EMBEDDING and PARAMETER; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
  *  NULL) receives its number.  Errors are ERR_ARG with the node's name; the model is then unchanged. */
 shoal_status shoal_model_add(shoal_model *m, const shoal_node *n, shoal_init init, int *id_out);
 /** Completes the model: numbers units and spaces; input space and output space are never partitioned (space -1).
@@ -204,6 +205,9 @@ shoal_status shoal_model_init(shoal_backend *b, const shoal_model *m, uint64_t s
 /** The same for parameter `number` of m alone, in host memory: w [shape of p].  `p` may be a copy of the parameter that holds only some
  *  of its rows or columns; the values are those of the full model at these indices. */
 void shoal_param_init(const shoal_param *p, int number, uint64_t seed, shoal_host_float *w);
+/** Labels of a sample: one, or of a network whose output is [places, classes] one for each place. */
+int64_t shoal_model_labels(const shoal_model *m);
+bool shoal_model_reads_tokens(const shoal_model *m);          /* its inputs are numbers of rows of a table */
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
 void shoal_model_print(const shoal_model *m, shoal_str *out); /* the layer table */
 /** Names of statistics for checkpoints: "bn1.running_mean"; calls f for every running mean and variance. */

@@ -6,6 +6,12 @@
 /** The operation of a node at a batch size: shapes with the batch first, attributes copied; training and need_dx are
  *  left false. */
 void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, shoal_op_desc *d);
+/** The width that shoal_model_add expects in out.dim[0]: of a convolution its channels, of what acts on the last dimension that. */
+static inline int64_t shoal_node_width(const shoal_node *n)
+{
+  bool last = n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_EMBEDDING;
+  return n->out.dim[last ? n->out.ndim - 1 : 0];
+}
 /** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
 int shoal_node_params(const shoal_node *n, int ids[3]);
 /* What a node does with the units of dimension 0 of its inputs (spaces.c). */

@@ -354,6 +354,9 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     begin(w, "Flatten", output);
     take(w, x);
     break;
+  case SHOAL_OP_EMBEDDING:
+    simple(w, "Gather", weight, x, output);
+    return;
   case SHOAL_OP_PARAMETER:
     put_parameter(w, n, weight, output);
     return;
@@ -394,7 +397,7 @@ static void put_layer(writer *w, int i)
 /* ---- the graph ---- */
 
 /* [N, …] of f32. */
-static void put_value(writer *w, unsigned field, const char *name, const shoal_shape *sample)
+static void put_value(writer *w, unsigned field, const char *name, unsigned element, const shoal_shape *sample)
 {
   shoal_proto dim = { 0 }, shape = { 0 }, tensor = { 0 }, type = { 0 }, value = { 0 };
   shoal_proto_text(&dim, 2, "N");
@@ -404,7 +407,7 @@ static void put_value(writer *w, unsigned field, const char *name, const shoal_s
     shoal_proto_number(&dim, 1, (uint64_t)sample->dim[d]);
     shoal_proto_message(&shape, 1, &dim);
   }
-  shoal_proto_number(&tensor, 1, F32);
+  shoal_proto_number(&tensor, 1, element);
   shoal_proto_message(&tensor, 2, &shape);
   shoal_proto_message(&type, 1, &tensor);
   shoal_proto_text(&value, 1, name);
@@ -419,11 +422,14 @@ static shoal_status put_graph(writer *w)
   const shoal_model *m = w->f->model;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &w->value));
   shoal_proto_text(&w->graph, GRAPH_NAME, m->name);
-  put_scale(w, "input/mean", w->f->mean);
-  put_scale(w, "input/std", w->f->std);
-  simple(w, "Sub", "input", "input/mean", "input/centred");
-  snprintf(w->input, sizeof w->input, "input/normalised");
-  simple(w, "Div", "input/centred", "input/std", w->input);
+  const bool tokens = shoal_model_reads_tokens(m);
+  snprintf(w->input, sizeof w->input, tokens ? "input" : "input/normalised");
+  if (!tokens) {
+    put_scale(w, "input/mean", w->f->mean);
+    put_scale(w, "input/std", w->f->std);
+    simple(w, "Sub", "input", "input/mean", "input/centred");
+    simple(w, "Div", "input/centred", "input/std", w->input);
+  }
   for (int i = 0; i < m->nodes; i++) put_layer(w, i);
   SHOAL_TRY(w->st);
   begin(w, "Softmax", "probabilities");
@@ -431,9 +437,9 @@ static shoal_status put_graph(writer *w)
   add_int(w, "axis", -1);
   end(w);
   const shoal_shape *out = &m->node[m->nodes - 1].out;
-  put_value(w, GRAPH_INPUT, "input", &m->input);
-  put_value(w, GRAPH_OUTPUT, "probabilities", out);
-  put_value(w, GRAPH_OUTPUT, "logits", out);
+  put_value(w, GRAPH_INPUT, "input", tokens ? I64 : F32, &m->input);
+  put_value(w, GRAPH_OUTPUT, "probabilities", F32, out);
+  put_value(w, GRAPH_OUTPUT, "logits", F32, out);
   return SHOAL_OK;
 }
 

@@ -131,6 +131,7 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
       n.dilation[k] = (int)f->dilation[k];
     }
   n.groups = (int)f->groups;
+  n.rows = n.kind == SHOAL_OP_EMBEDDING ? f->rows ? f->rows : classes : 0;
   n.ceil = f->ceil;
   n.count_pad = f->count_pad;
   n.shape = f->shape;
@@ -158,18 +159,26 @@ static shoal_status build_layer(const shoal_text *r, const shoal_text_layer *l, 
 {
   shoal_node n = shoal_text_node(l, m->classes);
   n.unit = *unit += l->facts.cut && m->nodes > 0;
-  return at_layer(r, l,
-                  shoal_model_add(m, &n,
-                                  is_weighted(n.kind) || n.kind == SHOAL_OP_PARAMETER ? l->facts.init : SHOAL_INIT_ZERO,
-                                  NULL));
+  bool drawn = shoal_layer_keys[shoal_layer_key_number("init")].kinds >> n.kind & 1;
+  return at_layer(r, l, shoal_model_add(m, &n, drawn ? l->facts.init : SHOAL_INIT_ZERO, NULL));
 }
 
 static shoal_status check_output(const shoal_text *r, const shoal_model *m)
 {
   const shoal_text_layer *l = &r->layers[r->n - 1];
   const shoal_shape *out = &m->node[m->nodes - 1].out;
-  char text[SHOAL_SHAPE_TEXT];
-  if (out->ndim == 1 && out->dim[0] == m->classes) return SHOAL_OK;
+  char text[SHOAL_SHAPE_TEXT], wanted[SHOAL_SHAPE_TEXT];
+  bool tokens = shoal_model_reads_tokens(m);
+  shoal_shape whole = tokens ? m->input : (shoal_shape){ 0 }; /* of tokens, for each of them */
+  whole.dim[whole.ndim++] = m->classes;
+  if (shoal_shape_equal(out, &whole)) return SHOAL_OK;
+  if (tokens)
+    return at_layer(
+        r, l,
+        SHOAL_FAIL(SHOAL_ERR_USAGE,
+                   "layer %s: its output is %s for a sample, but the last layer must give %s: for each token "
+                   "one number for each that may follow; end with { op: linear, width: classes }",
+                   l->node.name, shoal_shape_text(out, text), shoal_shape_text(&whole, wanted)));
   return at_layer(r, l,
                   SHOAL_FAIL(SHOAL_ERR_USAGE,
                              "layer %s: its output is %s for a sample, but the last layer must give one number for "

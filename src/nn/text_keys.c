@@ -6,13 +6,15 @@
 
 #define BIT(kind)  (UINT64_C(1) << SHOAL_OP_##kind)
 #define WEIGHTED   (BIT(LINEAR) | BIT(CONV))
+#define LEARNED    (BIT(PARAMETER) | BIT(EMBEDDING))
 #define WINDOWED   (BIT(CONV) | BIT(MAXPOOL) | BIT(AVGPOOL))
 #define NORMS      (BIT(BATCHNORM) | BIT(LAYERNORM))
 #define AT(member) offsetof(shoal_layer_facts, member)
 enum { MOST = 1 << 30 }; /* of any size: they are ints in an operation */
 
 const shoal_layer_key shoal_layer_keys[] = {
-  { "width", SHOAL_KEY_WIDTH, true, AT(width), WEIGHTED, 1, MOST },
+  { "width", SHOAL_KEY_WIDTH, true, AT(width), WEIGHTED | BIT(EMBEDDING), 1, MOST },
+  { "rows", SHOAL_KEY_WIDTH, true, AT(rows), BIT(EMBEDDING), 1, SHOAL_OP_ROWS },
   { "kernel", SHOAL_KEY_PAIR, true, AT(kernel), WINDOWED, 1, MOST },
   { "stride", SHOAL_KEY_PAIR, false, AT(stride), WINDOWED, 1, MOST },
   { "pad", SHOAL_KEY_PAIR, false, AT(pad), WINDOWED, 0, MOST },
@@ -23,7 +25,7 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "shape", SHOAL_KEY_LIST, true, AT(shape), BIT(RESHAPE) | BIT(PARAMETER), -1, MOST },
   { "order", SHOAL_KEY_LIST, true, AT(order), BIT(TRANSPOSE), 0, SHOAL_MAX_DIMS - 2 },
   { "bias", SHOAL_KEY_FLAG, false, AT(bias), WEIGHTED, 0, 0 },
-  { "init", SHOAL_KEY_INIT, false, AT(init), WEIGHTED | BIT(PARAMETER), 0, 0 },
+  { "init", SHOAL_KEY_INIT, false, AT(init), WEIGHTED | LEARNED, 0, 0 },
   { "eps", SHOAL_KEY_REAL, false, AT(eps), NORMS, 1e-30, 1 },
   { "momentum", SHOAL_KEY_REAL, false, AT(momentum), BIT(BATCHNORM), 0, 1 },
   { "p", SHOAL_KEY_REAL, true, AT(p), BIT(DROPOUT), 0, 1 },
@@ -73,7 +75,8 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
 {
   const shoal_node *n = &m->node[i];
   shoal_layer_facts f = shoal_layer_defaults();
-  f.width = n->kind == SHOAL_OP_LINEAR ? n->out.dim[n->out.ndim - 1] : n->out.dim[0];
+  f.width = shoal_node_width(n);
+  f.rows = n->kind == SHOAL_OP_EMBEDDING && n->rows != m->classes ? n->rows : 0;
   for (int k = 0; k < 2; k++) {
     f.kernel[k] = n->kernel[k];
     f.pad[k] = n->pad[k];

@@ -107,6 +107,21 @@ static shoal_status infer_linear(const shoal_op_desc *d, shoal_shape *out)
   return SHOAL_OK;
 }
 
+static shoal_status infer_embedding(const shoal_op_desc *d, shoal_shape *out)
+{
+  const int last = d->in[0].ndim;
+  SHOAL_TRY(check_shape("embedding", "input", &d->in[0], 1, SHOAL_MAX_DIMS - 1));
+  SHOAL_CHECK(d->rows >= 1 && d->rows <= SHOAL_OP_ROWS, SHOAL_ERR_ARG,
+              "embedding: a table of %lld rows; must be 1 to %d", (long long)d->rows, SHOAL_OP_ROWS);
+  SHOAL_CHECK(!d->need_dx, SHOAL_ERR_ARG, "embedding: reads tokens, so its input must be the network's");
+  *out = d->in[0];
+  out->ndim++;
+  out->dim[last] = d->out.dim[last];
+  SHOAL_CHECK(out->dim[last] >= 1, SHOAL_ERR_ARG, "embedding: output width %lld; must be at least 1",
+              (long long)out->dim[last]);
+  return SHOAL_OK;
+}
+
 static shoal_status infer_conv(const shoal_op_desc *d, shoal_shape *out)
 {
   SHOAL_TRY(check_shape("conv", "input", &d->in[0], 4, 4));
@@ -260,6 +275,8 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
   switch (d->kind) {
   case SHOAL_OP_LINEAR:
     return infer_linear(d, out);
+  case SHOAL_OP_EMBEDDING:
+    return infer_embedding(d, out);
   case SHOAL_OP_CONV:
     return infer_conv(d, out);
   case SHOAL_OP_BATCHNORM:
@@ -336,6 +353,9 @@ void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGH
   switch (d->kind) {
   case SHOAL_OP_LINEAR:
     w[0] = SHOAL_SHAPE(d->out.dim[in->ndim - 1], in->dim[in->ndim - 1]);
+    break;
+  case SHOAL_OP_EMBEDDING:
+    w[0] = SHOAL_SHAPE(d->rows, d->out.dim[in->ndim]);
     break;
   case SHOAL_OP_CONV:
     w[0] = SHOAL_SHAPE(d->out.dim[1], in->dim[1] / shoal_op_groups(d), d->kernel[0], d->kernel[1]);

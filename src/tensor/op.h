@@ -29,33 +29,35 @@
 #include "tensor/shape.h"
 
 enum { SHOAL_OP_INPUTS = 64, SHOAL_OP_WEIGHTS = 2 };
+enum { SHOAL_OP_ROWS = 1 << 24 }; /* of a table: f32 has all whole numbers up to there */
 
 /* kind, name in messages and traces, least and most inputs.  Weights in order: see each line. */
-#define SHOAL_OP_LIST(X)                                                                                               \
-  X(LINEAR, "linear", 1, 1) /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */         \
-  X(CONV, "conv", 1, 1)     /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i/groups,kh,kw], w1 bias [o] if bias; relu fusable */ \
-  X(BATCHNORM, "batchnorm", 1, 1) /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */    \
-  X(LAYERNORM, "layernorm", 1, 1) /* over the last dimension; w0 scale, w1 shift */                                    \
-  X(RELU, "relu", 1, 1)                                                                                                \
-  X(GELU, "gelu", 1, 1)           /* x Phi(x), by erf; as all activations up to hardsigmoid element by element */      \
-  X(GELU_TANH, "gelu-tanh", 1, 1) /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */                                  \
-  X(SIGMOID, "sigmoid", 1, 1)     /* 1 / (1 + e^-x) */                                                                 \
-  X(TANH, "tanh", 1, 1)                                                                                                \
-  X(SILU, "silu", 1, 1)               /* x sigmoid(x) */                                                               \
-  X(LEAKYRELU, "leakyrelu", 1, 1)     /* x > 0 ? x : slope x */                                                        \
-  X(RELU6, "relu6", 1, 1)             /* min(max(x, 0), 6) */                                                          \
-  X(HARDSWISH, "hardswish", 1, 1)     /* x relu6(x + 3) / 6 */                                                         \
-  X(HARDSIGMOID, "hardsigmoid", 1, 1) /* relu6(x + 3) / 6 */                                                           \
-  X(MAXPOOL, "maxpool", 1, 1)         /* padding never wins */                                                         \
-  X(AVGPOOL, "avgpool", 1, 1)         /* padding counts if count_pad */                                                \
-  X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                   \
-  X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                     \
-  X(MUL, "mul", 2, 2)                 /* y = x0 x1; x1 of the shape of x0, or [n,c] or [n,c,1,1] for x0 [n,c,h,w] */   \
-  X(CONCAT, "concat", 2, SHOAL_OP_INPUTS) /* along dim 1, in order; the others are equal */                            \
-  X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                      \
-  X(RESHAPE, "reshape", 1, 1)             /* any format -> dense, the same values in canonical order */                \
-  X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */      \
-  X(PARAMETER, "parameter", 0, 0) /* y[n, …] = w0 […] for every sample: learned numbers as a layer */              \
+#define SHOAL_OP_LIST(X)                                                                                                   \
+  X(LINEAR, "linear", 1, 1) /* x[..., in] -> y[..., out]; w0 [out, in], w1 bias [out] if bias; relu fusable */             \
+  X(CONV, "conv", 1, 1)     /* x[n,i,h,w] -> y[n,o,h',w']; w0 [o,i/groups,kh,kw], w1 bias [o] if bias; relu fusable */     \
+  X(BATCHNORM, "batchnorm", 1, 1) /* per channel (dim 1) of [n,c] or [n,c,h,w]; w0 scale, w1 shift; relu fusable */        \
+  X(LAYERNORM, "layernorm", 1, 1) /* over the last dimension; w0 scale, w1 shift */                                        \
+  X(RELU, "relu", 1, 1)                                                                                                    \
+  X(GELU, "gelu", 1, 1)           /* x Phi(x), by erf; as all activations up to hardsigmoid element by element */          \
+  X(GELU_TANH, "gelu-tanh", 1, 1) /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */                                      \
+  X(SIGMOID, "sigmoid", 1, 1)     /* 1 / (1 + e^-x) */                                                                     \
+  X(TANH, "tanh", 1, 1)                                                                                                    \
+  X(SILU, "silu", 1, 1)               /* x sigmoid(x) */                                                                   \
+  X(LEAKYRELU, "leakyrelu", 1, 1)     /* x > 0 ? x : slope x */                                                            \
+  X(RELU6, "relu6", 1, 1)             /* min(max(x, 0), 6) */                                                              \
+  X(HARDSWISH, "hardswish", 1, 1)     /* x relu6(x + 3) / 6 */                                                             \
+  X(HARDSIGMOID, "hardsigmoid", 1, 1) /* relu6(x + 3) / 6 */                                                               \
+  X(MAXPOOL, "maxpool", 1, 1)         /* padding never wins */                                                             \
+  X(AVGPOOL, "avgpool", 1, 1)         /* padding counts if count_pad */                                                    \
+  X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                       \
+  X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                         \
+  X(MUL, "mul", 2, 2)                 /* y = x0 x1; x1 of the shape of x0, or [n,c] or [n,c,1,1] for x0 [n,c,h,w] */       \
+  X(CONCAT, "concat", 2, SHOAL_OP_INPUTS) /* along dim 1, in order; the others are equal */                                \
+  X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                          \
+  X(RESHAPE, "reshape", 1, 1)             /* any format -> dense, the same values in canonical order */                    \
+  X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */          \
+  X(PARAMETER, "parameter", 0, 0) /* y[n, …] = w0 […] for every sample: learned numbers as a layer */                  \
+  X(EMBEDDING, "embedding", 1, 1) /* x[…] -> y[…, width] = w0[x]; w0 [rows, width]; zeros for what is no row; no dx */ \
   X(DROPOUT, "dropout", 1, 1)     /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
@@ -74,6 +76,7 @@ typedef struct {
   bool count_pad; /* AVGPOOL: padding counts as zeros; what a window has beyond it does not */
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   int gap[2];                    /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
+  int64_t rows;                  /* EMBEDDING: of its table; x are whole numbers below it */
   int groups;                    /* CONV: output channels in so many groups, each of which reads as many groups of
                                            inputs; 0 is 1 */
   bool bias;
@@ -87,6 +90,11 @@ typedef struct {
   bool need_dx;    /* false for the first layer: backward_data is never called */
 } shoal_op_desc;
 
+/** The row of a table of `rows` that a number names, or -1. */
+static inline int64_t shoal_op_row(int64_t rows, float x)
+{
+  return x >= 0 && x < (float)rows ? (int64_t)x : -1;
+}
 /** Whether it is one of the activations y = f(x) that the list has from gelu to hardsigmoid. */
 bool shoal_op_is_curve(shoal_op_kind kind);
 static inline int shoal_op_groups(const shoal_op_desc *d)
@@ -96,7 +104,7 @@ static inline int shoal_op_groups(const shoal_op_desc *d)
 /** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
- *  that LINEAR and CONV take their output width from out.dim[last] and out.dim[1], and RESHAPE the shape of a sample from
+ *  that LINEAR, EMBEDDING and CONV take their output width from out.dim[last], of EMBEDDING one further, and out.dim[1], and RESHAPE the shape of a sample from
  *  out.dim[1], …, where one -1 is what is left; PARAMETER takes all of `out`. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
 /** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR and CONV; 0 for the

@@ -340,6 +340,10 @@ int main(void)
   CHECK_HAS(check_error(), "layer two has 2 groups and cannot become two layers");
   CHECK(isinf(shoal_factor_macs(m, 3, 4, how[3], SHOAL_TRAIN_BOTH)), "the dearer way is chosen");
   shoal_model_destroy(m);
+  m = rig_network("tokens");
+  check_exact("ref", m, "fc1", false, 1e-6);
+  check_exact("ref", m, "fc", true, 4e-6);
+  shoal_model_destroy(m);
   m = rig_network("residual");
   check_exact("ref", m, "b.down", false, 0); /* 1x1 convolution [6, 4] */
   check_exact("ref", m, "b.down", true, 4e-6);

@@ -13,7 +13,7 @@ static void check(const char *name, shoal_model *m, int64_t batch)
 
 int main(void)
 {
-  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
+  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
   for (int i = 0; i < 6; i++) {
     check(networks[i], rig_network(networks[i]), 4);
     check(networks[i], rig_network(networks[i]), 3);

@@ -294,6 +294,9 @@ int main(void)
   check_moves(m);
   check_training(m);
   shoal_model_destroy(m);
+  m = rig_network("tokens");
+  CHECK_EQ(m->spaces, 0, "places of a sequence are no hidden units");
+  shoal_model_destroy(m);
   m = rig_network("wide");
   check_function("ref", m, SHOAL_PLAN_TRAIN, true, 0);
   check_moves(m);

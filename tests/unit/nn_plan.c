@@ -132,7 +132,8 @@ static void check_samples(const char *backend, const shoal_model *m, double boun
     memcpy(one.x, all.x + (size_t)i * n, n * sizeof(float));
     rig_forward(&one);
     float *got = rig_output(&one, m->nodes - 1);
-    double e = rig_difference(got, want + i * m->classes, (size_t)m->classes);
+    int64_t each = shoal_model_labels(m) * m->classes;
+    double e = rig_difference(got, want + i * each, (size_t)each);
     CHECK_LE(e, bound, "%s on %s, sample %lld alone", m->name, backend, (long long)i);
     free(got);
   }
@@ -352,8 +353,8 @@ static void check_refusals(void)
 int main(void)
 {
   const shoal_shape image = { 3, { 3, 32, 32 } };
-  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
-  for (int i = 0; i < 6; i++) {
+  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
+  for (int i = 0; i < 7; i++) {
     for (int k = 0; k < 4; k++)
       check_sharing(k / 2 ? "cpu" : "ref", networks[i], k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
     shoal_model *m = rig_network(networks[i]);

@@ -211,10 +211,28 @@ static void build_wide(shoal_model *m)
   put_linear(m, "fc2", x, 3, false, 1);
 }
 
+/* Of tokens: a table, learned places, and a label for each token. */
+static void build_tokens(shoal_model *m)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_EMBEDDING, "table", -1);
+  n.rows = m->classes;
+  n.out.dim[0] = 5;
+  int x = put(m, n, SHOAL_INIT_UNIFORM);
+  n = shoal_node_make(SHOAL_OP_PARAMETER, "places", SHOAL_NO_INPUT);
+  n.shape = m->node[x].out;
+  x = put_add(m, "placed", x, put(m, n, SHOAL_INIT_UNIFORM), false, 0);
+  int y = put_linear(m, "fc1", put_plain(m, SHOAL_OP_LAYERNORM, "norm", x, false, 1, -1), 7, true, 1);
+  x = put_add(m, "sum", x, put_linear(m, "fc2", y, 5, false, 1), false, 1);
+  put_linear(m, "fc", x, (int)m->classes, false, 1);
+}
+
 shoal_model *rig_network(const char *which)
 {
   shoal_model *m;
-  REQUIRE(shoal_model_create(which, &SHOAL_SHAPE(2, 6, 6), 3, &m) == SHOAL_OK, "create");
+  bool tokens = strcmp(which, "tokens") == 0;
+  REQUIRE(shoal_model_create(which, tokens ? &SHOAL_SHAPE(6) : &SHOAL_SHAPE(2, 6, 6), tokens ? 11 : 3, &m) == SHOAL_OK,
+          "create");
+  if (tokens) build_tokens(m);
   if (strcmp(which, "chain") == 0) build_chain(m);
   if (strcmp(which, "residual") == 0) build_residual(m);
   if (strcmp(which, "forks") == 0) build_forks(m);
@@ -248,9 +266,11 @@ void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, 
   REQUIRE(shoal_plan_create(r->b, m, batch, mode, &r->plan) == SHOAL_OK, "plan of %s", m->name);
   size_t n = (size_t)(batch * shoal_shape_count(&m->input));
   REQUIRE(SHOAL_ALLOC(n, &r->x) == SHOAL_OK, "x");
-  REQUIRE(SHOAL_ALLOC((size_t)batch, &r->y) == SHOAL_OK, "y");
+  size_t labels = (size_t)(batch * shoal_model_labels(m));
+  REQUIRE(SHOAL_ALLOC(labels, &r->y) == SHOAL_OK, "y");
   rig_fill(r->x, n, 100);
-  rig_labels(r->y, (size_t)batch, m->classes, 101);
+  for (size_t i = 0; shoal_model_reads_tokens(m) && i < n; i++) r->x[i] = floorf((r->x[i] + 1) / 2 * (float)m->classes);
+  rig_labels(r->y, labels, m->classes, 101);
   CHECK_OK(shoal_model_init(ref_backend(), m, 7, r->params->w, r->params->stats));
   size_t most = SHOAL_MAX(m->weights, m->stats);
   float *move = malloc((most + 1) * sizeof *move);

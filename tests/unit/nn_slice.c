@@ -182,7 +182,10 @@ int main(void)
     check_composition("cpu", 1e-5, m);
     shoal_model_destroy(m);
   }
-  shoal_model *m = rig_network("residual");
+  shoal_model *m = rig_network("tokens");
+  check_composition("ref", 0, m);
+  shoal_model_destroy(m);
+  m = rig_network("residual");
   check_init(m);
   check_refusals(m);
   shoal_model_destroy(m);

@@ -113,7 +113,7 @@ static void test_round(void)
                                "  - { op: linear, width: classes }\n";
   shoal_model *m = read(shapes, &cifar, 10);
   if (m) check_round(m);
-  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups" };
+  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
 }
@@ -214,6 +214,12 @@ static void test_refusals(void)
       "flatten1], cut: true }\n"
       "  - { op: linear, width: classes }\n",
       "net.yaml:4:5: layer add3 reads flatten1 across the boundary" },
+    { "layers:\n  - { op: embedding, rows: classes, width: 4 }\n  - { op: flatten }\n  - { op: linear, width: classes "
+      "}\n",
+      "net.yaml:4:5: layer linear3: its output is [10] for a sample, but the last layer must give [3,32,32,10]: for "
+      "each token" },
+    { "layers:\n  - { op: flatten }\n  - { op: embedding, rows: 3, width: 4 }\n",
+      "layer embedding2: embedding: reads tokens, so its input must be the network's" },
     { "input: [1, 28, 28]\nlayers:\n  - { op: flatten }\n",
       "net.yaml:1: the network is for inputs [1,28,28], and samples of the data are [3,32,32]" },
     { "layers:\n  - { op: flatten }\nclasses: 7\n", "net.yaml:3: the network is for 7 classes, and the data have 10" },

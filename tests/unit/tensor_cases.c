@@ -197,6 +197,21 @@ static void shape_cases(void)
     d->training = i % 2;
   }
   static const struct {
+    shoal_shape in;
+    int64_t rows, width;
+  } tables[] = { { { 2, { 3, 7 } }, 5, 17 },
+                 { { 1, { 9 } }, 1, 1 },
+                 { { 3, { 2, 4, 16 } }, 300, 33 },
+                 { { 4, { 2, 10, 3, 2 } }, 64, 16 } };
+  for (size_t i = 0; i < 2 * SHOAL_COUNT(tables); i++) {
+    shoal_op_desc *d = new_case(SHOAL_OP_EMBEDDING, tables[i / 2].in);
+    d->rows = tables[i / 2].rows;
+    d->out.ndim = d->in[0].ndim + 1;
+    d->out.dim[d->in[0].ndim] = tables[i / 2].width;
+    d->need_dx = false;
+    d->training = i % 2;
+  }
+  static const struct {
     shoal_shape in, out;
     int order[4];
   } list[] = { { { 4, { 3, 16, 4, 6 } }, { 3, { 0, 16, -1 } }, { 2, 0, 1 } },

@@ -42,6 +42,7 @@ CASES = [
     ("AVGPOOL", (2, 3, 8, 7), dict(kernel=(3, 2), stride=(2, 3), pad=(1, 1), ceil=True)),
     ("AVGPOOL", (2, 3, 8, 9), dict(kernel=(3, 3), stride=(3, 2), pad=(1, 1), ceil=True, count_pad=True)),
     ("PARAMETER", (3, 4, 5), dict()),
+    ("EMBEDDING", (3, 17), dict(rows=11, out=6)),
     ("RESHAPE", (3, 10, 6), dict(sample=(4, -1, 5))),
     ("TRANSPOSE", (3, 10, 6, 4), dict(order=(2, 0, 1))),
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
@@ -79,6 +80,8 @@ def apply(kind, x, w, stats, a):
         return F.avg_pool2d(x[0], a["kernel"], a["stride"], a["pad"], a.get("ceil", False), a.get("count_pad", False))
     if kind == "PARAMETER":
         return w[0].expand(a["batch"], *w[0].shape)
+    if kind == "EMBEDDING":
+        return F.embedding(x[0], w[0])
     if kind == "RESHAPE":
         return x[0].reshape(len(x[0]), *a["sample"])
     if kind == "TRANSPOSE":
@@ -106,6 +109,8 @@ def weights(kind, shape, a):
         w = [pattern((a["out"], shape[-1]), 3)]
     elif kind == "PARAMETER":
         w = [pattern(shape[1:], 3)]
+    elif kind == "EMBEDDING":
+        w = [pattern((a["rows"], a["out"]), 3)]
     elif kind == "CONV":
         w = [pattern((a["out"], shape[1] // a.get("groups", 1)) + tuple(a["kernel"]), 3)]
     else:
@@ -129,7 +134,9 @@ def run(kind, shape, a):
     stats = [pattern((shape[1],), 5), pattern((shape[1],), 6).abs() + 1] if kind == "BATCHNORM" else [None, None]
     if kind in CURVES:
         x[0] = 4 * x[0] + 1 / 32  # beside kinks, where PyTorch depends on the path its loop takes
-    for t in x + w:
+    if kind == "EMBEDDING":
+        x[0] = (64 * x[0]).abs().long() % a["rows"]
+    for t in (w if kind == "EMBEDDING" else x + w):
         t.requires_grad_(True)
     y = apply(kind, x, w, stats, a)
     y = F.relu(y) if a.get("relu") else y
@@ -145,11 +152,11 @@ def literal(kind, shape, a):
     for i, s in enumerate((a["shapes"] if "shapes" in a else [shape] * a.get("inputs", 1))[1:]):
         fields.append(".in[%d] = { %d, { %s } }" % (i + 1, len(s), ", ".join(map(str, s))))
     if "out" in a:
-        out = [0] * len(shape)
+        out = [0] * (len(shape) + (kind == "EMBEDDING"))
         out[1 if kind == "CONV" else -1] = a["out"]
         fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
     fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad", "gap") if k in a]
-    fields += [".%s = %d" % (k, a[k]) for k in ("groups",) if k in a]
+    fields += [".%s = %d" % (k, a[k]) for k in ("groups", "rows") if k in a]
     fields += [".%s = true" % k for k in ("bias", "relu", "ceil", "count_pad") if a.get(k)]
     if "sample" in a:
         fields.append(".out = { %d, { 0, %s } }" % (len(a["sample"]) + 1, ", ".join(map(str, a["sample"]))))
@@ -157,7 +164,7 @@ def literal(kind, shape, a):
         fields.append(".order = { %s }" % ", ".join(map(str, a["order"])))
     fields += [".%s = %gf" % (k, a[k]) for k in ("slope",) if k in a]
     training = a.get("training", True)
-    fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = %s" % ("false" if kind == "PARAMETER" else "true"),
+    fields += [".eps = 1e-5f", ".momentum = 0.1f", ".p = 0.5f", ".need_dx = %s" % ("false" if kind in ("PARAMETER", "EMBEDDING") else "true"),
                ".training = %s" % ("true" if training else "false")]
     return textwrap.fill(", ".join(fields), 110, initial_indent="{ { ", subsequent_indent="    ")
 

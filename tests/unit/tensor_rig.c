@@ -46,6 +46,8 @@ void values_make(values *v, const shoal_op_desc *d, value_kind kind, uint64_t se
     v->x[i] = fill(v->x_n[i], kind, seed + (i < 2 ? 10 : 100) + (uint64_t)i);
     for (int64_t e = 0; shoal_op_is_curve(d->kind) && e < v->x_n[i]; e++) v->x[i][e] *= 8; /* all pieces of it */
   }
+  for (int64_t e = 0; d->kind == SHOAL_OP_EMBEDDING && e < v->x_n[0]; e++) /* rows, and what is none */
+    v->x[0][e] = (float)(word(seed + 10, e) % (uint32_t)(d->rows + 2)) - 1;
   v->dy = fill(v->y_n, plain, seed + 20);
   for (int i = 0; i < SHOAL_OP_WEIGHTS; i++)
     if (w[i].ndim > 0) {

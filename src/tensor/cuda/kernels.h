@@ -288,6 +288,18 @@ typedef struct {
   float *y;
 } shoal_k_transpose_args; /* y[i] = x[place] */
 typedef struct {
+  size_t n, width; /* of y, and of a row */
+  int64_t rows;
+  const float *x, *w; /* [n / width], [rows, width] */
+  float *y;
+} shoal_k_table_args; /* y = w[x], 0 for what is no row */
+typedef struct {
+  size_t n, width;
+  int64_t rows;
+  const float *x, *dy;
+  float *dw;
+} shoal_k_table_back_args; /* one thread for each column: from the first place to the last */
+typedef struct {
   uint64_t seed;
   uint32_t step;
   uint64_t slot0;
@@ -423,6 +435,8 @@ SHOAL_KERNEL(mask);
 SHOAL_KERNEL(sum);
 SHOAL_KERNEL(sum_back);
 SHOAL_KERNEL(transpose);
+SHOAL_KERNEL(table);
+SHOAL_KERNEL(table_back);
 SHOAL_KERNEL(product);
 SHOAL_KERNEL(product_sum);
 SHOAL_KERNEL(dropout);

@@ -227,6 +227,32 @@ static void plan_parameter(shoal_op *op)
   op->backward_weights = parameter_backward;
 }
 
+static size_t table_width(const shoal_op *op)
+{
+  return count_of(op) / (size_t)shoal_shape_count(&op->desc.in[0]);
+}
+
+static shoal_status embedding_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t n = count_of(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), table, n, .n = n, .width = table_width(op), .rows = op->desc.rows,
+                                 .x = a->x[0], .w = a->w[0], .y = a->y));
+}
+
+static shoal_status embedding_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const size_t width = table_width(op);
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), table_back, width, .n = count_of(op), .width = width,
+                                 .rows = op->desc.rows, .x = a->x[0], .dy = a->dy, .dw = a->dw[0]));
+}
+
+static void plan_embedding(shoal_op *op)
+{
+  op->forward = embedding_forward;
+  op->backward_weights = embedding_backward;
+  op->backward_reads_x = true;
+}
+
 static shoal_status flatten_forward(shoal_op *op, const shoal_op_args *a)
 {
   return shoal_cuda_copy(op->backend, op->out_format.bytes, a->x[0], a->y);
@@ -471,6 +497,7 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_RESHAPE] = plan_flatten,
   [SHOAL_OP_TRANSPOSE] = plan_transpose,
   [SHOAL_OP_PARAMETER] = plan_parameter,
+  [SHOAL_OP_EMBEDDING] = plan_embedding,
   [SHOAL_OP_DROPOUT] = plan_dropout,
 };
 

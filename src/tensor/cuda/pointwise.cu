@@ -119,6 +119,32 @@ SHOAL_KERNEL(transpose)
   }
 }
 
+static __device__ __forceinline__ int64_t row_of(int64_t rows, float x)
+{
+  return x >= 0 && x < (float)rows ? (int64_t)x : -1;
+}
+
+SHOAL_KERNEL(table)
+{
+  EACH(i, a.n)
+  {
+    int64_t row = row_of(a.rows, a.x[i / a.width]);
+    a.y[i] = row < 0 ? 0.0f : a.w[(size_t)row * a.width + i % a.width];
+  }
+}
+
+SHOAL_KERNEL(table_back)
+{
+  EACH(c, a.width)
+  {
+    for (int64_t r = 0; r < a.rows; r++) a.dw[(size_t)r * a.width + c] = 0;
+    for (size_t i = 0; i < a.n / a.width; i++) {
+      int64_t row = row_of(a.rows, a.x[i]);
+      if (row >= 0) a.dw[(size_t)row * a.width + c] += a.dy[i * a.width + c];
+    }
+  }
+}
+
 SHOAL_KERNEL(product)
 {
   EACH(i, a.n) a.y[i] = a.x[i] * a.s[i / a.plane];

@@ -1,4 +1,4 @@
-/* Products of two tensors, concatenation over channels, transposition, and learned numbers. */
+/* Products of two tensors, concatenation over channels, transposition, learned numbers, and rows of tables. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
@@ -128,4 +128,33 @@ void shoal_ref_plan_parameter(shoal_op *op)
 {
   op->forward = parameter_forward;
   op->backward_weights = parameter_backward;
+}
+
+static shoal_status embedding_forward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.in[0]), width = shoal_shape_count(&op->desc.out) / n;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t row = shoal_op_row(op->desc.rows, a->x[0][i]);
+    for (int64_t c = 0; c < width; c++) a->y[i * width + c] = row < 0 ? 0.0f : a->w[0][row * width + c];
+  }
+  return SHOAL_OK;
+}
+
+/* Sums over the places of a row, from the first to the last. */
+static shoal_status embedding_backward(shoal_op *op, const shoal_op_args *a)
+{
+  int64_t n = shoal_shape_count(&op->desc.in[0]), width = shoal_shape_count(&op->desc.out) / n;
+  memset(a->dw[0], 0, (size_t)(op->desc.rows * width) * sizeof *a->dw[0]);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t row = shoal_op_row(op->desc.rows, a->x[0][i]);
+    for (int64_t c = 0; row >= 0 && c < width; c++) a->dw[0][row * width + c] += a->dy[i * width + c];
+  }
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_embedding(shoal_op *op)
+{
+  op->forward = embedding_forward;
+  op->backward_weights = embedding_backward;
+  op->backward_reads_x = true;
 }

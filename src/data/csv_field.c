@@ -136,6 +136,29 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
            or_drop(l, f->column, drop), l->words.len && others_have_numbers(l, f->column) ? l->words.text : "");
 }
 
+static const char *behind_sign(const char *text)
+{
+  return text + (*text == '-' || *text == '+');
+}
+
+static bool is_infinite(const char *text)
+{
+  return strcasecmp(behind_sign(text), "inf") == 0 || strcasecmp(behind_sign(text), "infinity") == 0;
+}
+
+static bool is_base_16(const char *text)
+{
+  const char *c = behind_sign(text);
+  return c[0] == '0' && (c[1] == 'x' || c[1] == 'X') && c[2] && !c[2 + strspn(c + 2, "0123456789abcdefABCDEF")];
+}
+
+/* As Python and others write large numbers: 1_000_000. */
+static bool has_underscores(const char *text)
+{
+  const char *c = behind_sign(text);
+  return isdigit((unsigned char)*c) && strchr(c, '_') && !c[strspn(c, "0123456789_.,eE+-")];
+}
+
 const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
                               char out[SHOAL_CSV_REASON])
 {
@@ -144,10 +167,18 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   or_drop(l, f->column, drop);
   if (!text[0] || shoal_csv_marks_gap(text))
     explain_gap(l, f, out);
-  else if (f->number && !isfinite(f->value))
+  else if ((f->number && !isfinite(f->value)) || is_infinite(text))
     snprintf(out, SHOAL_CSV_REASON, "is not finite; features are finite numbers: remove the row%s", drop);
   else if (f->number || (isinf(strtod(text, &end)) && end > text && !*end))
     snprintf(out, SHOAL_CSV_REASON, "is larger than any 32-bit float: divide the column by a power of ten%s", drop);
+  else if (is_base_16(text))
+    snprintf(out, SHOAL_CSV_REASON, "is written in base 16: write it in base 10%s", drop);
+  else if (has_underscores(text))
+    snprintf(
+        out, SHOAL_CSV_REASON,
+        "has underscores between its digits: remove them, as sed ':a;s/\\([0-9]\\)_\\([0-9]\\)/\\1\\2/;ta' %s >NEW "
+        "does%s",
+        file, drop);
   else if (is_truth(text))
     snprintf(out, SHOAL_CSV_REASON,
              "is a truth value; features are numbers: write 1 and 0, as sed "

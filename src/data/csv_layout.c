@@ -277,6 +277,20 @@ static shoal_status drop_asked(const probe *p, shoal_csv_layout *l)
   return SHOAL_OK;
 }
 
+/* A column that is called label, and has none: the next best column would be learnt without a word of it. */
+static shoal_status refuse_empty_label(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  char text[96];
+  if (p->args->label || !l->header || !is_label_name(l->names[column])) return SHOAL_OK;
+  for (size_t i = 0; i < l->columns; i++)
+    if (p->blanks[i] < p->rows - 1 && !l->dropped[i] && is_label_name(l->names[i])) return SHOAL_OK;
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s: column %s is empty: there is no label to learn; fill it, or name the right column with --label; "
+      "of a table to be predicted, give --label none",
+      p->path, shoal_csv_column_text(l, column, text, sizeof text));
+}
+
 static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
 {
   char text[96];
@@ -285,6 +299,7 @@ static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
     if (l->dropped[i]) continue;
     if (empty && l->label == SHOAL_CSV_NO_LABEL && (l->header ? l->names[i][0] != 0 : i + 1 < l->columns))
       continue; /* the model may know it */
+    if (empty) SHOAL_TRY(refuse_empty_label(p, l, i));
     if (!empty && l->header && is_unnamed(l->names[i])) SHOAL_TRY(numbers_rows(p, l, i, &index));
     l->dropped[i] = empty || index;
     bool counts = !l->dropped[i] && i != l->label && p->rows > 4 && counts_rows(p, l, i);
@@ -377,7 +392,8 @@ static void add_names(const shoal_csv_layout *l, shoal_str *s)
   while (shown < l->features) {
     const size_t i = shoal_csv_feature_column(l, shown);
     if (++shown < SHOWN || shown == l->features)
-      shoal_str_add(s, "%s%s", shown > 1 ? ", " : "", shoal_show(l->names[i], name, sizeof name));
+      shoal_str_add(s, "%s%s", shown > 1 ? ", " : "",
+                    l->names[i][0] ? shoal_show(l->names[i], name, sizeof name) : "(no name)");
     else {
       shoal_str_add(s, ", ...");
       shown = l->features - 1;

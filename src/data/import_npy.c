@@ -160,6 +160,25 @@ done:
   return st;
 }
 
+/* "X_train has samples [3, 8, 8] of u1" */
+static void add_form(const shoal_npy *a, shoal_str *s)
+{
+  shoal_str_add(s, "%s has samples [", a->name);
+  for (int i = 1; i < a->ndim; i++) shoal_str_add(s, "%s%" PRIu64, i > 1 ? ", " : "", a->dims[i]);
+  shoal_str_add(s, "] of %c%zu", a->kind, (size_t)a->size);
+}
+
+static shoal_status refuse_unlike(const shoal_npy *first, const shoal_npy *x)
+{
+  shoal_str both = { 0 };
+  add_form(first, &both);
+  shoal_str_add(&both, ", ");
+  add_form(x, &both);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s: save both splits alike", x->path, both.text);
+  shoal_str_free(&both);
+  return st;
+}
+
 static shoal_status check_split(const import *p, int s)
 {
   const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
@@ -171,7 +190,7 @@ static shoal_status check_split(const import *p, int s)
               x->path, x->name, x->dims[0], y->name, y->dims[0]);
   bool same = x->ndim == first->ndim && x->kind == first->kind && x->size == first->size;
   for (int i = 1; i < x->ndim && same; i++) same = x->dims[i] == first->dims[i];
-  SHOAL_CHECK(same, SHOAL_ERR_IO, "%s and %s differ in type or shape of a sample", first->name, x->name);
+  if (!same) return refuse_unlike(first, x);
   SHOAL_TRY(shoal_npy_check(x));
   return shoal_npy_check(y);
 }

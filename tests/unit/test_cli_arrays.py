@@ -65,6 +65,12 @@ def test_npz_splits():
     assert [len(made(s)[0]) for s in ("train", "test")] == [30, 10] and sorted(made("test")[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
 
 
+def test_npz_splits_unlike():
+    """Test samples of another shape: both are named, with their forms."""
+    np.savez("set.npz", x_train=X, y_train=Y, x_test=X[:, 1:], y_test=Y)
+    assert_one_error(load("npy", "set.npz", code=7), "set.npz: x_train has samples [6] of f4, x_test has samples [5] of f4: save both splits alike")
+
+
 def test_npy_half():
     """Half precision, in either order of bytes, with its subnormal numbers."""
     x = np.concatenate([X.astype("f2"), np.array([[65504, -65504, 6e-8, -6e-5, 0, 1]], "f2")])

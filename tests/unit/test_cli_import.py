@@ -114,6 +114,7 @@ REFUSED = (  # text, arguments, exit code, words
     ("0,1\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(20)), (), 7, "give --header yes or --header no"),
     ("".join(f"{4 * i},{4 * i + 1},{4 * i + 2},{4 * i + 3}\n" for i in range(20)), (), 7, "give --header yes"),
     ("label,b,class,y\n" + "0,1,0,1\n1,2,1,2\n", (), 7, '2 columns have names of labels ("class" is one)'),
+    ("a,b,label\n" + ROWS.replace(",0\n", ",\n").replace(",1\n", ",\n").replace(",2\n", ",\n"), (), 7, 'column 3, "label" is empty: there is no label to learn'),
     ("a,a,y\n" + ROWS, ("--label", "a"), 2, 't.csv has 2 columns called "a"'),
     ("a,b,y\n" + ROWS, ("--drop", "c"), 2, 'no column "c" in its first row'),
     ("a,b,y\n" + ROWS, ("--drop", "4"), 2, "there is no column 4 for --drop"),
@@ -524,7 +525,8 @@ FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sig
           ("1.234D-02", "has an exponent as Fortran writes it"), ("-2.d+1", "has an exponent as Fortran"),
           ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
-          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("0x1F", "is not a number"))
+          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("-Infinity", "is not finite"),
+          ("0x1F", "is written in base 16"), ("1_000", "has underscores between its digits: remove them, as sed"))
 
 
 def test_missing_values():

@@ -56,6 +56,55 @@ static shoal_status check_encoding(const char *path, const char *text, size_t n)
   return SHOAL_OK;
 }
 
+/* A text in WINDOWS-1252 as UTF-8, or NULL: it has a byte that means nothing there.  Caller frees. */
+static char *read_as_western(const char *text)
+{
+  static const uint16_t signs_from_80[32] = {
+    /* the others are those of Unicode */
+    0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160,
+    0x2039, 0x0152, 0,      0x017d, 0,      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+    0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178,
+  };
+  shoal_str s = { 0 };
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    const unsigned sign = *c >= 0x80 && *c < 0xa0 ? signs_from_80[*c - 0x80] : *c;
+    if (sign == 0) {
+      shoal_str_free(&s);
+      return NULL;
+    }
+    if (sign < 0x80)
+      shoal_str_add(&s, "%c", (int)sign);
+    else if (sign < 0x800)
+      shoal_str_add(&s, "%c%c", (int)(0xc0 | sign >> 6), (int)(0x80 | (sign & 0x3f)));
+    else
+      shoal_str_add(&s, "%c%c%c", (int)(0xe0 | sign >> 12), (int)(0x80 | (sign >> 6 & 0x3f)),
+                    (int)(0x80 | (sign & 0x3f)));
+  }
+  return s.text;
+}
+
+shoal_status shoal_csv_check_text(const char *path, const char *what, const char *text)
+{
+  char word[SHOAL_WORD], bytes[64], read[64];
+  if (shoal_is_utf8(text)) return SHOAL_OK;
+  char *western = read_as_western(text);
+  const char *file = shoal_shell_word(path, word);
+  shoal_show(text, bytes, sizeof bytes);
+  shoal_status st =
+      western
+          ? SHOAL_FAIL(
+                SHOAL_ERR_IO,
+                "%s, \"%s\", is no UTF-8 text; in WINDOWS-1252, of Windows in Western Europe, it reads \"%s\": if "
+                "that is right, convert the file with iconv -f WINDOWS-1252 -t UTF-8 %s >NEW",
+                what, bytes, shoal_show(western, read, sizeof read), file)
+          : SHOAL_FAIL(SHOAL_ERR_IO,
+                       "%s, \"%s\", is no UTF-8 text: convert the file from its encoding, of which iconv -l has the "
+                       "names, with iconv -f ENCODING -t UTF-8 %s >NEW",
+                       what, bytes, file);
+  free(western);
+  return st;
+}
+
 /* What the first lines have of each sign, outside quotes. */
 typedef struct {
   size_t lines;

@@ -41,6 +41,9 @@ typedef struct {
  *
  *  @return ERR_IO naming the cure for UTF-16 and UTF-32, and for two signs that could both be the separator */
 shoal_status shoal_csv_find_separator(const char *path, const char *text, size_t n, shoal_csv_dialect *dialect);
+/** ERR_IO unless `text` of a table is UTF-8: with its bytes, how WINDOWS-1252 reads them, and the command that converts the file.
+ *  @param what  of the table it is, with its place: "t.csv: the name of column 3" */
+shoal_status shoal_csv_check_text(const char *path, const char *what, const char *text);
 /** "commas", "semicolons, with a decimal comma" */
 const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t cap);
 

@@ -58,12 +58,9 @@ shoal_status shoal_csv_classes_add(shoal_csv_classes *c, const char *path, const
   if (c->n == c->cap) SHOAL_TRY(make_room(c));
   size_t at = find_slot(c, f->text);
   if (!c->slots[at]) {
-    char word[SHOAL_WORD];
-    SHOAL_CHECK(
-        shoal_is_utf8(f->text), SHOAL_ERR_IO,
-        "%s:%zu:%zu: the label is no UTF-8 text: convert the file; one from Windows or Western Europe with iconv -f "
-        "WINDOWS-1252 -t UTF-8 %s >NEW",
-        path, f->line, f->column, shoal_shell_word(path, word));
+    char what[512];
+    snprintf(what, sizeof what, "%s:%zu:%zu: the label", path, f->line, f->column);
+    SHOAL_TRY(shoal_csv_check_text(path, what, f->text));
     char *text = strdup(f->text);
     SHOAL_CHECK(text, SHOAL_ERR_MEM, "out of memory for a label");
     c->all[c->n++] = (shoal_csv_class){ .text = text, .path = path, .line = f->line, .column = f->column };

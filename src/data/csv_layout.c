@@ -244,6 +244,18 @@ static shoal_status copy_header(const probe *p, shoal_csv_layout *l)
 
 /* ---- the label and what is dropped ---- */
 
+/* Names of columns that count are UTF-8: other programs write the same ones so, and a model knows its columns by them. */
+static shoal_status check_names(const probe *p, const shoal_csv_layout *l)
+{
+  char what[512];
+  for (size_t i = 0; l->header && i < l->columns; i++) {
+    if (l->dropped[i] || l->place[i] != SIZE_MAX) continue;
+    snprintf(what, sizeof what, "%s: the name of column %zu", p->path, i + 1);
+    SHOAL_TRY(shoal_csv_check_text(p->path, what, l->names[i]));
+  }
+  return SHOAL_OK;
+}
+
 /* The column that an option names: by its name in the header, else by its number from 1. */
 static shoal_status find_column(const probe *p, const shoal_csv_layout *l, const char *option, const char *name,
                                 size_t *out)
@@ -261,6 +273,7 @@ static shoal_status find_column(const probe *p, const shoal_csv_layout *l, const
     *out = (size_t)count - 1;
     return SHOAL_OK;
   }
+  SHOAL_TRY(check_names(p, l));
   const char *near = l->header ? shoal_nearest(name, (const char *const *)l->names, l->columns) : NULL;
   return SHOAL_FAIL(SHOAL_ERR_ARG, "%s has no column \"%s\" in its first row%s%s%s", p->path, name,
                     near ? "; did you mean \"" : "", near ? near : "",
@@ -632,6 +645,7 @@ static size_t find_named(const shoal_csv_layout *l, const char *name, bool alike
 static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing)
 {
   char shown[48];
+  SHOAL_TRY(check_names(p, l));
   shoal_str lacks = { 0 }, has = { 0 };
   size_t others = 0;
   for (size_t i = 0; i < missing->n && i < SHOWN; i++) shoal_str_add(&lacks, "%s\"%s\"", i ? ", " : "", missing->at[i]);
@@ -735,6 +749,7 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(drop_asked(p, l));
   find_decimal(p, l);
   if (p->like) return find_known(p, l);
+  SHOAL_TRY(check_names(p, l));
   const bool none = shoal_import_unlabelled(p->args);
   l->label = none ? SHOAL_CSV_NO_LABEL : l->columns - 1;
   if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));

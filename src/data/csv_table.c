@@ -133,7 +133,10 @@ static shoal_status repeats_header(const shoal_csv_table *t, const shoal_csv *c,
       f = &c->fields[i];
   }
   *header = equal == l->columns;
-  char here[48], there[48];
+  char here[48], there[48], what[512];
+  snprintf(what, sizeof what, "%s:%zu:%zu: the name of column %zu", c->path, f->line, f->column,
+           (size_t)(f - c->fields) + 1);
+  if (!*header && 2 * SHOAL_MAX(equal, known) >= l->columns) SHOAL_TRY(shoal_csv_check_text(c->path, what, f->text));
   SHOAL_CHECK(*header || 2 * SHOAL_MAX(equal, known) < l->columns, SHOAL_ERR_IO,
               "%s:%zu:%zu: this header has \"%s\" as column %zu, that of %s has \"%s\"; the files must have the same "
               "columns in the same order",

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/texts.h"
 #include "data/contents.h"
 #include "data/labels.h"
 #include "data/stats.h"
@@ -34,6 +35,7 @@ typedef struct {
   shoal_data_stored stored;
   part_facts part[2];
   const shoal_labels *labels;
+  shoal_texts names;  /* of the features of a table; none: not known */
   double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
   size_t constant, first_constant; /* groups that hold one value alone, and the first of them */
@@ -266,6 +268,7 @@ static shoal_status gather(facts *f)
     if (i->n[s]) SHOAL_TRY(describe_layout(f->d, (shoal_split)s, &f->part[s]));
   }
   SHOAL_TRY(shoal_dataset_labels(f->d, &f->labels));
+  SHOAL_TRY(shoal_texts_add_lines(&f->names, shoal_dataset_feature_names(f->d)));
   return pass_all(f);
 }
 
@@ -308,17 +311,30 @@ static void print_histogram(const facts *f, FILE *out)
   if (shown < i->classes) fprintf(out, "%8s and %" PRId64 " more (all of them with --json)\n", "", i->classes - shown);
 }
 
+/* The name of a feature as a terminal shows it; "" where there is none, or one mean for all of them. */
+static const char *feature_name(const facts *f, size_t g, char *buf, size_t cap)
+{
+  return f->names.n == f->groups ? shoal_show(f->names.at[g], buf, cap) : "";
+}
+
 static void print_scale(const facts *f, const char *note, FILE *out)
 {
+  char buf[160];
+  const char *name;
   if (f->info->kind == SHOAL_DATA_TEXT || !f->info->n[SHOAL_TRAIN]) return;
   fprintf(out, "\n%8s %12s %12s   of the training split%s\n",
           f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature", "mean", "std", note);
   size_t shown = SHOAL_MIN(f->groups, (size_t)SHOWN);
-  for (size_t g = 0; g < shown; g++) fprintf(out, "%8zu %12.6g %12.6g\n", g, f->mean[g], f->std[g]);
+  for (size_t g = 0; g < shown; g++) {
+    name = feature_name(f, g, buf, sizeof buf);
+    fprintf(out, "%8zu %12.6g %12.6g%s%s\n", g, f->mean[g], f->std[g], name[0] ? "   " : "", name);
+  }
   if (shown < f->groups) fprintf(out, "%8s and %zu more\n", "", f->groups - shown);
-  if (f->constant)
-    fprintf(out, "%8s %zu of %zu %s the same value in all samples, the first is %zu (%.6g)\n", "", f->constant,
-            f->groups, f->groups == 1 ? "has" : "have", f->first_constant, f->mean[f->first_constant]);
+  if (!f->constant) return;
+  name = feature_name(f, f->first_constant, buf, sizeof buf);
+  fprintf(out, "%8s %zu of %zu %s the same value in all samples, the first is %zu%s%s (%.6g)\n", "", f->constant,
+          f->groups, f->groups == 1 ? "has" : "have", f->first_constant, name[0] ? ", " : "", name,
+          f->mean[f->first_constant]);
 }
 
 static void print_table(const facts *f, FILE *out)
@@ -406,6 +422,11 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
 static void put_scale(shoal_json *j, const facts *f)
 {
   if (f->info->kind == SHOAL_DATA_TEXT) return;
+  if (f->names.n) {
+    shoal_json_array(j, "feature_names");
+    for (size_t k = 0; k < f->names.n; k++) shoal_json_string(j, NULL, f->names.at[k]);
+    shoal_json_end(j);
+  }
   put_numbers(j, "mean", f->groups, f->mean);
   put_numbers(j, "std", f->groups, f->std);
 }
@@ -536,6 +557,7 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
   if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
   if (st == SHOAL_OK) warn_of_scales(&f);
+  shoal_texts_free(&f.names);
   free(f.mean);
   return st;
 }
@@ -548,6 +570,7 @@ static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
   SHOAL_TRY(shoal_dataset_labels(d, &f.labels));
   shoal_dataset_scale(d, &f.groups, &mean, &std);
   SHOAL_TRY(SHOAL_ALLOC(2 * f.groups, &f.mean));
+  const shoal_status st = shoal_texts_add_lines(&f.names, shoal_dataset_feature_names(d));
   f.std = f.mean + f.groups;
   memcpy(f.mean, mean, f.groups * sizeof *mean);
   memcpy(f.std, std, f.groups * sizeof *std);
@@ -556,8 +579,9 @@ static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
   else
     print_whole(&f, shoal_dataset_files(d), out);
   shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  shoal_texts_free(&f.names);
   free(f.mean);
-  return SHOAL_OK;
+  return st;
 }
 
 static shoal_status inspect_all(shoal_dataset *d, shoal_json *j, FILE *out)

@@ -30,8 +30,8 @@ def labels(*names):
     return "".join(f"{i}.5,{i % 7},{names[i % len(names)]}\n" for i in range(40))
 
 
-def load(text, *args, name="t.csv", code=0):
-    with open(name, "w", newline="") as f:
+def load(text, *args, name="t.csv", code=0, encoding="utf-8"):
+    with open(name, "w", newline="", encoding=encoding) as f:
         f.write(text)
     return run([program(), "data", "import", "csv", name, "-o", "t.h5", *args], base=PLAIN_ENV, timeout=30, code=code)
 
@@ -432,9 +432,16 @@ def test_encodings(encoding, name):
     assert_one_error(r, f"iconv -f {name} -t UTF-8 'my table.csv' >NEW")
     subprocess.run(re.search("iconv .* >NEW", r.stderr)[0], shell=True, check=True)
     with open("NEW") as f:
-        load(f.read())
+        assert re.search(r"^ +0 +[\d.]+ +[\d.]+   länge$", load(f.read()).stdout, re.M)  # the table says what the columns are called
     with h5py.File("t.h5") as f:
         assert bytes(f.attrs["class_names"]).decode() == "Bär\nKäfer"
+    if encoding == "cp1252":  # bytes, column, how it reads
+        assert 'the name of column 1, "l\\xe4nge", is no UTF-8 text; in WINDOWS-1252' in r.stderr and 'it reads "länge"' in r.stderr
+        like = load("länge,b,kind\n" + labels("a", "b"), "--like", "t.h5", "--label", "none", code=7, encoding=encoding)
+        assert_one_error(like, "the name of column 1", "iconv -f WINDOWS-1252 -t UTF-8 t.csv >NEW")
+        assert_one_error(load("a,b,kind\n" + labels("Käfer", "Bär"), code=7, encoding=encoding), 'the label, "K\\xe4fer"', '"Käfer"')
+        assert_one_error(load("l\x81,b,kind\n" + labels("a", "b"), code=7, encoding="latin-1"), "iconv -f ENCODING -t UTF-8 t.csv")
+        load("länge,b,kind\n" + labels("a", "b"), "--drop", "1", encoding=encoding)  # what is left out does not count
     with open("my table.csv", "wb") as f:  # numbers may have the space of Latin-1
         f.write(("a,b,y\n" + ROWS.replace("0.5,", "1\xa0000.5,", 1)).encode("latin-1"))
     run([program(), "data", "import", "csv", "my table.csv", "-o", "t.h5"], base=PLAIN_ENV, timeout=30)

@@ -104,12 +104,39 @@ def predict(model, x):
     return p / p.sum(-1, keepdims=True)
 
 
+def open_file(path, holds, give):
+    """An HDF5 file that has one of these things; else the program ends with a line that says what to give."""
+    try:
+        f = h5py.File(path)
+    except OSError as e:
+        sys.exit(f"predict.py: {path} cannot be read as HDF5 ({e}): give {give}")
+    if not any(name in f or name in f.attrs for name in holds):
+        sys.exit(f"predict.py: {path} has no {' and no '.join(holds)}: give {give}")
+    return f
+
+
+def text(attribute):
+    return attribute if isinstance(attribute, str) else attribute.decode()
+
+
+def check_features(model, data, shape):
+    """Ends the program where samples are not like those that the model was trained on."""
+    wanted = model.attrs["sample"].tolist()
+    if list(shape) != wanted:
+        sys.exit(f"predict.py: samples have the shape {list(shape)}, the model was trained on {wanted}")
+    here, there = (text(f.attrs.get("feature_names", "")).split("\n") for f in (data, model))
+    if here != there and sorted(here) == sorted(there):
+        sys.exit(f"predict.py: the features are {', '.join(here)}, and the model was trained on the order {', '.join(there)}")
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: python3 predict.py MODEL.h5 DATA.h5")
-    with h5py.File(sys.argv[1]) as model, h5py.File(sys.argv[2]) as data:
+    exported, data_set = "what `shoal ckpt export RUN -o MODEL.h5` writes", "a data set, as `shoal data import` makes it"
+    with open_file(sys.argv[1], ["layers"], exported) as model, open_file(sys.argv[2], ["test/x", "train/x"], data_set) as data:
         samples = data["test/x"] if "test/x" in data and len(data["test/x"]) else data["train/x"]
+        check_features(model, data, samples.shape[1:])
         p = predict(model, samples[:].astype("f8"))
-        names = model.attrs["class_names"].decode().split("\n") if "class_names" in model.attrs else range(model.attrs["classes"])
+        names = text(model.attrs["class_names"]).split("\n") if "class_names" in model.attrs else range(model.attrs["classes"])
         for row in p:
             print(names[row.argmax()], row.max())

@@ -238,6 +238,19 @@ def test_names(named):
         assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
     bare = run([sys.executable, "-S", PROGRAM, "model.h5", "new.h5"], code=1).stderr  # -S: as without packages
     assert bare.startswith("predict.py needs h5py and NumPy (No module named") and bare.count("\n") == 1, bare
+    with open("new.csv", "w") as f:
+        f.write("a,b\n1,2\n")
+    with h5py.File("turned.h5", "w") as f:
+        f["test/x"], f["test/y"], f.attrs["feature_names"] = np.zeros((2, 2), "f4"), np.array([0, 1], "i4"), "b\na"
+    with h5py.File("wide.h5", "w") as f:
+        f["test/x"], f["test/y"] = np.zeros((2, 3), "f4"), np.array([0, 1], "i4")
+    for model, data, words in (("model.onnx", "new.h5", "model.onnx cannot be read as HDF5"), ("model.h5", "new.csv", "new.csv cannot be read as"),
+                               ("new.h5", "model.h5", "new.h5 has no layers: give what `shoal ckpt export"),
+                               ("model.h5", "model.h5", "model.h5 has no test/x and no train/x: give a data set"),
+                               ("model.h5", "wide.h5", "samples have the shape [3], the model was trained on [2]"),
+                               ("model.h5", "turned.h5", "the features are b, a, and the model was trained on the order a, b")):
+        r = run([sys.executable, PROGRAM, model, data], code=1)
+        assert r.stderr.startswith("predict.py: ") and words in r.stderr and r.stderr.count("\n") == 1 and not r.stdout, r.stderr
     lines = run([sys.executable, PROGRAM, "model.h5", "new.h5"]).stdout.splitlines()  # a set without a test split
     assert [line.rsplit(" ", 1)[0] for line in lines] == [r["predicted"] for r in rows]
     assert told["confusion"][names.index("oak")][names.index("ash")] == 1 and np.sum(told["confusion"]) == 3

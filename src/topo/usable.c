@@ -125,6 +125,25 @@ static shoal_status check_crowd(const shoal_facts *all, int size, int asked, boo
   return SHOAL_OK;
 }
 
+/* Threads that nobody has asked for: Slurm counts fewer CPUs for a rank than its mask has cores, as where it binds nothing.
+ * Others may have been given the rest. */
+static void tell_unbound(const shoal_facts *all, int size)
+{
+  for (int r = 0; r < size; r++) {
+    const shoal_facts *f = &all[r];
+    const int threads = shoal_topo_threads(all, size, r);
+    if (f->claimed_cores == 0 || threads <= f->claimed_cores) continue;
+    shoal_info(
+        "Slurm gives each rank %d CPU%s, and binds it to none: its mask on %s has %d cores (cpu %s), so %d threads "
+        "run, which "
+        "nobody asked for; where others share the node, set threads to %d (--set threads=%d), or have Slurm bind "
+        "(TaskPlugin=task/affinity)",
+        f->claimed_cores, plural(f->claimed_cores), f->host, f->cores, f->cpu_list, threads, f->claimed_cores,
+        f->claimed_cores);
+    return;
+  }
+}
+
 /* Whether the ranks of r's node, whose masks may overlap, surely leave hardware threads of it to others. */
 static int hardware_threads_of(const shoal_facts *all, int size, int r)
 {
@@ -155,6 +174,7 @@ static void tell_part_of_machine(const shoal_facts *all, int size)
 shoal_status shoal_topo_check_threads(const shoal_facts *all, int size, int asked, bool strict)
 {
   if (shoal_log_rank() == 0) tell_part_of_machine(all, size);
+  if (shoal_log_rank() == 0 && !asked) tell_unbound(all, size);
   SHOAL_TRY(check_quota(all, size, asked, strict));
   SHOAL_TRY(check_first_threads(all, size, strict));
   return check_crowd(all, size, asked, strict);

@@ -194,6 +194,27 @@ static void part_is_told(void)
   CHECK_HAS(noted(threads_of_one, all, 2), "n1 has 8 hardware threads, of which the affinity mask of 1 rank has 4");
 }
 
+static shoal_status threads_by_mask(const shoal_facts *all, int size)
+{
+  return shoal_topo_check_threads(all, size, 0, true);
+}
+
+/* Slurm that binds nothing: as many threads as the mask has cores, which is told; not where the run file says how many. */
+static void unbound_is_told(void)
+{
+  shoal_facts all[MOST];
+  node(all, 1, 2, 0);
+  CHECK_STR(noted(threads_by_mask, all, 1), "");
+  all[0].claimed_cores = 1;
+  CHECK_HAS(
+      noted(threads_by_mask, all, 1),
+      "Slurm gives each rank 1 CPU, and binds it to none: its mask on n0 has 2 cores (cpu 0-7), so 2 threads run, "
+      "which nobody asked for; where others share the node, set threads to 1 (--set threads=1)");
+  CHECK_STR(noted(threads_of_one, all, 1), "");
+  all[0].claimed_cores = 2;
+  CHECK_STR(noted(threads_by_mask, all, 1), "");
+}
+
 /* Cores with two hardware threads each, which Slurm counts: told, and no lack. */
 static void shared_cores_are_told(void)
 {
@@ -212,6 +233,7 @@ int main(void)
 {
   quota_limits_threads();
   quota_is_told();
+  unbound_is_told();
   openmp_is_told();
   crowd_is_told();
   part_is_told();

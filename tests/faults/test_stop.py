@@ -266,7 +266,8 @@ def test_stop_lead_known(glyphs):
     lead = status("r")["lead"]
     assert lead["step_s"] >= 0.3 and lead["save_s"] >= 2.5, lead
     r = train(2, "r", *BASE, "--allow-faults", *sets(fault__stop_step=5), code=75)
-    told = re.search(r"; allow two steps of (\S+) (\S+) and at least (\S+) (\S+)", r.stdout)
+    assert ", as the start before this one took, on its ranks" in r.stdout, r.stdout
+    told = re.search(r"; allow two steps of (\S+) (\S+) and at least (\S+) (\w+)", r.stdout)
     assert told, r.stdout
     unit = {"ms": 1e-3, "s": 1, "min": 60}
     assert abs(float(told[1]) * unit[told[2]] / lead["step_s"] - 1) < 0.1, r.stdout

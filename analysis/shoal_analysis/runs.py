@@ -17,6 +17,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional, Union, overload
 
@@ -197,6 +198,22 @@ class Run:
             return 0.0
         return RankTrace(sources[min(sources)], np.zeros(0), [], "").zero()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the attempt is the run's last, and was heard of within two minutes, as `shoal status` decides it of other hosts."""
+        try:
+            age = time.time() - os.path.getmtime(f"{self.path}/status.json")
+        except OSError:
+            return False
+        return self.status.get("state") in ("running", "stopping") and self.status.get("attempt") == self.attempt and age < 120
+
+    def _note_open(self, rank: int) -> None:
+        line = f"rank {rank}: its trace was not closed; the rank was killed, or the run goes on"
+        if self.goes_on:
+            line = f"the run goes on ({self.status['state']}): what is here is as far as its traces were written"
+        if line not in self.problems:
+            self.problems.append(line)
+
     @functools.cached_property
     def _collected(self) -> dict[str, Any]:
         """What one pass over the records gives."""
@@ -207,7 +224,7 @@ class Run:
             s, info = timing.split(trace), trace.info
             closed = bool(info["closed"])
             if not closed:
-                self.problems.append(f"rank {trace.rank}: its trace was not closed; the rank was killed, or the run goes on")
+                self._note_open(trace.rank)
             if int(info["dropped"]):
                 self.problems.append(f"rank {trace.rank}: {int(info['dropped'])} records were dropped while recording")
             ranks.append({"rank": trace.rank, "node": int(info["node"]), "local_rank": int(info["local_rank"]), "host": info["host"],

@@ -226,6 +226,13 @@ def test_damage():
                   "rank 3: no trace", "rank 4: no trace", "node-00003.h5 cannot be read"):
         assert words in said, f"{words!r} is not in\n{said}"
     assert os.path.getsize(cut) < 2_000_000  # the file itself is as it was
+    with open("runs/d/status.json", "w") as f:
+        json.dump({"state": "running", "attempt": r.attempt}, f)
+    for age, words in ((0, "the run goes on (running): what is here"), (300, "rank 1: its trace was not closed")):
+        os.utime("runs/d/status.json", (time.time() - age,) * 2)
+        r = load("runs/d")[0]
+        r.steps
+        assert sum(words in line for line in r.problems) == 1 and ("not closed" in "".join(r.problems)) == (age > 0), r.problems
 
 
 def test_cut_anywhere():

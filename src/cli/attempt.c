@@ -293,10 +293,10 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   }
   if (is_alive_word(state)) {
     say(b,
-        "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out: sacct "
-        "-j %s -o "
+        "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out "
+        "say, for some minutes, scontrol show job %s, and where Slurm keeps accounts sacct -j %s -o "
         "State,ExitCode,MaxRSS; submit it again to go on from the newest checkpoint",
-        b->dir, step, code, b->job);
+        b->dir, step, code, b->job, b->job);
     return or_one(code);
   }
   if (strcmp(state, "stopped") != 0) {

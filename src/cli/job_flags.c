@@ -219,23 +219,25 @@ static double measured_stop(const char *folder)
   return isfinite(stop) && stop < MOST ? stop : 0;
 }
 
-/* Ranks of the last start of the run in this folder.  0: not known. */
-static long long ranks_of(const char *folder)
+/* Ranks and nodes of the last start of the run in this folder.  0: not known. */
+static void layout_of(const char *folder, long long *ranks, long long *nodes)
 {
   json_t *placement = file_of(folder, "placement.json");
-  long long n = json_integer_value(json_object_get(placement, "size"));
+  *ranks = json_integer_value(json_object_get(placement, "size"));
+  *nodes = json_integer_value(json_object_get(placement, "nodes"));
   json_decref(placement);
-  return n;
 }
 
-/* With another number of ranks a step and a checkpoint take another time. */
+/* With other ranks and nodes a step and a checkpoint take another time. */
 static void tell_lead(shoal_job_request *r, const char *folder)
 {
   const char *by = r->lead_s ? "as asked for" : folder ? "from what an earlier start needed to save" : "default";
-  long long ranks = !r->lead_s && folder ? ranks_of(folder) : 0;
-  if (ranks > 0 && ranks != r->job.ranks)
-    snprintf(r->lead_from, sizeof r->lead_from, "from what an earlier start needed to save, which had %lld rank%s",
-             ranks, ranks == 1 ? "" : "s");
+  long long ranks = 0, nodes = 0;
+  if (!r->lead_s && folder) layout_of(folder, &ranks, &nodes);
+  if (ranks > 0 && nodes > 0 && (ranks != r->job.ranks || nodes != r->job.nodes))
+    snprintf(r->lead_from, sizeof r->lead_from,
+             "from what an earlier start needed to save, with %lld rank%s on %lld node%s; --lead sets another", ranks,
+             ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s");
   else
     snprintf(r->lead_from, sizeof r->lead_from, "%s", by);
   r->job.lead_from = r->lead_from;

@@ -25,7 +25,7 @@ typedef struct {
   char time[SHOAL_JOB_TIME];
   double time_s;          /* 0: not known */
   int lead_s;             /* 0: not given */
-  char lead_from[96];     /* what the job's lead is by */
+  char lead_from[192];    /* what the job's lead is by */
   shoal_texts options;    /* of sbatch: the files', then the flags' */
   shoal_texts setup;      /* lines of shell */
   shoal_texts dependency; /* --dependency, if jobs are waited for */

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/job_flags.h"
 #include "cli/train_flags.h"
+#include "report/runs.h"
 #include "train/folder.h"
 #include "train/options.h"
 #include <stdio.h>
@@ -266,6 +267,47 @@ static shoal_status prepare(submission *s)
   return describe(s);
 }
 
+/* Whether the new job waits for that one, as --after says. */
+static bool waits_for(const submission *s, const char *id)
+{
+  const size_t n = strlen(id);
+  for (size_t i = 0; i < s->r.dependency.n; i++)
+    for (const char *at = strchr(s->r.dependency.at[i], ':'); at; at = strchr(at + 1, ':'))
+      if (strncmp(at + 1, id, n) == 0 && (at[n + 1] == ':' || at[n + 1] == '\0')) return true;
+  return false;
+}
+
+/* A job finds its run taken, where another one trains it then. */
+static void warn_of_job(const submission *s, const shoal_run_facts *r, const shoal_queue *queue)
+{
+  for (size_t i = 0; i < r->jobs.n; i++) {
+    const shoal_queued *e = shoal_queue_find(queue, r->jobs.at[i]);
+    if (!e || waits_for(s, e->id)) continue;
+    shoal_warn(
+        "job %s (%s) has %s already: a second job that begins meanwhile trains nothing and fails; --after %s lets it "
+        "begin when that has ended well, scancel takes one of them back",
+        e->id, e->state ? e->state : "in the queue", r->dir, e->id);
+    return;
+  }
+}
+
+/* Of the runs that are submitted those that have a job in the queue. */
+static shoal_status warn_of_jobs(const submission *s)
+{
+  shoal_runs known = { NULL };
+  shoal_queue queue = { .asked = false };
+  bool any = false;
+  if (!shoal_path_exists(s->dir)) return SHOAL_OK;
+  SHOAL_TRY(shoal_runs_find(s->dir, &known));
+  for (size_t i = 0; i < known.n; i++) any |= known.at[i].jobs.n > 0 && shoal_texts_have(&s->folders, known.at[i].dir);
+  if (any) shoal_queue_read(&queue);
+  for (size_t i = 0; i < known.n; i++)
+    if (shoal_texts_have(&s->folders, known.at[i].dir)) warn_of_job(s, &known.at[i], &queue);
+  shoal_queue_free(&queue);
+  shoal_runs_free(&known);
+  return SHOAL_OK;
+}
+
 static shoal_status hand_over(submission *s)
 {
   shoal_str text = { 0 };
@@ -276,6 +318,7 @@ static shoal_status hand_over(submission *s)
     return SHOAL_OK;
   }
   SHOAL_CHECK(!shoal_working_folder_gone(), SHOAL_ERR_IO, "the working folder was removed: cd to another one");
+  SHOAL_TRY(warn_of_jobs(s));
   if (s->array.n) SHOAL_TRY(shoal_array_write(&s->array));
   return shoal_job_request_submit(&s->r, s->dir, "job.sbatch", s->chain, s->array.n ? &s->array.names : NULL);
 }

@@ -98,10 +98,24 @@ def test_script(work):
     text = submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
     assert "--signal=USR1@235" in options(text) and "235 s before the time limit (from what an earlier start" in text
     with open("a 100%/blobs/placement.json", "w") as f:
-        json.dump({"size": 2}, f)
-    assert "an earlier start needed to save, which had 2 ranks)" in submit("run.yaml", "--set", "run.dir=a 100%", "--print").stdout
+        json.dump({"size": 2, "nodes": 1}, f)
+    for more in ((), ("-n", 2, "-N", 2)):
+        text = submit("run.yaml", *more, "--set", "run.dir=a 100%", "--print").stdout
+        assert "an earlier start needed to save, with 2 ranks on 1 node; --lead sets another)" in text
     assert "needed to save)" in submit("run.yaml", "-n", 2, "--set", "run.dir=a 100%", "--print").stdout
     assert "--signal=USR1@50" in options(submit("run.yaml", "--lead", 50, "--print").stdout)
+    # A run that has a job already is told, unless the new one waits for it.
+    stub("squeue")
+    os.makedirs("runs/it")
+    for queue, more, told in (("105_2|RUNNING|N/A|None\n", (), 0), ("104|RUNNING|N/A|None\n", (), 1),
+                              ("104|PENDING|N/A|Priority\n", ("--after", "9,104"), 0)):
+        with open("queue", "w") as f:
+            f.write(queue)
+        with open("runs/it/job.json", "w") as f:
+            json.dump({"jobs": ["104"], "time": ""}, f)
+        said = submit("run.yaml", "--set", "run.name=it", *more).stderr
+        assert said.count("job 104 (RUNNING) has runs/it already: a second job that begins meanwhile trains nothing") == told, said
+        assert told or not said, said
     # From within a job: the new one gets nothing of it, but what people set.
     theirs = {"SLURM_MEM_PER_NODE": "300", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_CONF_X": "a b", "SLURMD_NODENAME": "n1",
               "PMI_RANK": "0", "PMI2_X": "", "PMIX_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"}

@@ -56,6 +56,19 @@ class Mixer(nn.Module):
         return torch.log_softmax(self.head(x.flatten(1)), 1)
 
 
+class Means(nn.Module):
+    """Means over places, which lie before the channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.fc, self.head = nn.Conv2d(3, 6, 3, 2), nn.Linear(6, 7), nn.Linear(13, 5)
+
+    def forward(self, x):
+        x = self.stem(x).permute(0, 2, 3, 1)
+        y = torch.relu(self.fc(x.reshape(x.shape[0], 9, 6)))
+        return self.head(torch.cat([x.mean((1, 2)), y.mean(1, keepdim=True).flatten(1)], 1))
+
+
 def without_places(path):
     """Of what dynamo remarks of nodes, where their lines are on this machine is left out."""
     model = onnx.load(path, load_external_data=False)
@@ -70,7 +83,7 @@ def without_places(path):
 
 def main(kind, folder):
     os.makedirs(folder, exist_ok=True)
-    for make in (Residual, Mixer):
+    for make in (Residual, Mixer, Means):
         torch.manual_seed(1)
         net = make()
         for m in net.modules():

@@ -513,6 +513,34 @@ static shoal_status take_global_pool(shoal_import *im, const shoal_onnx_node *n)
   return global_pool(im, n, true);
 }
 
+/* The mean over all dimensions but the last: what lies last is put first, and the rest of it is an image. */
+static shoal_status mean_of_places(shoal_import *im, const shoal_onnx_node *n, const value *x, bool keep)
+{
+  shoal_text_layer *l;
+  char wish[128];
+  const int64_t batch = x->dim[0], last = x->dim[x->ndim - 1],
+                places = x->ndim == 3 ? x->dim[1] : x->dim[1] * x->dim[2];
+  const int sample = x->ndim - 1;
+  int layer;
+  SHOAL_TRY(read_layer(im, n, 0, &layer));
+  SHOAL_TRY(begin(im, SHOAL_OP_TRANSPOSE, "", &l));
+  l->facts.order.ndim = sample;
+  for (int d = 0; d < sample; d++) l->facts.order.dim[d] = d == 0 ? sample - 1 : d - 1;
+  l->node.in[0] = layer;
+  SHOAL_TRY(end(im, &layer));
+  SHOAL_TRY(begin(im, SHOAL_OP_RESHAPE, "", &l));
+  l->facts.shape = (shoal_shape){ .ndim = 3, .dim = { last, places, 1 } };
+  l->node.in[0] = layer;
+  SHOAL_TRY(end(im, &layer));
+  SHOAL_TRY(begin(im, SHOAL_OP_GLOBALPOOL, wish_for(im, n, wish), &l));
+  l->node.in[0] = layer;
+  SHOAL_TRY(end(im, &layer));
+  int64_t dim[4] = { batch, 1, 1, 1 };
+  dim[keep ? sample : 1] = last;
+  give(im, n, layer, keep ? sample + 1 : 2, dim);
+  return SHOAL_OK;
+}
+
 static shoal_status take_mean(shoal_import *im, const shoal_onnx_node *n)
 {
   int64_t *axes;
@@ -523,8 +551,10 @@ static shoal_status take_mean(shoal_import *im, const shoal_onnx_node *n)
   for (int k = 0; k < count; k++)
     if (x && axes[k] >= -x->ndim && axes[k] < x->ndim) which |= 1u << (axes[k] < 0 ? axes[k] + x->ndim : axes[k]);
   free(axes);
-  if (!x || x->ndim != 4 || which != (1u << 2 | 1u << 3)) return refuse("only means over height and width are read");
-  return global_pool(im, n, int_of(n, "keepdims", 1) != 0);
+  bool keep = int_of(n, "keepdims", 1) != 0;
+  if (x && x->ndim == 4 && which == (1u << 2 | 1u << 3)) return global_pool(im, n, keep);
+  if (x && (x->ndim == 3 || x->ndim == 4) && which == (1u << (x->ndim - 1)) - 2) return mean_of_places(im, n, x, keep);
+  return refuse("only means over height and width are read, or over all but the last dimension");
 }
 
 static shoal_status take_batchnorm(shoal_import *im, const shoal_onnx_node *n)

@@ -268,6 +268,21 @@ def shoal(program, *args):
     return r.stdout
 
 
+def enliven(net, x):
+    """Random networks give nearly the same for every sample: here norms have the statistics of x, and logits a deviation of up to 2."""
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    last = [m for m in net.modules() if isinstance(m, (nn.Linear, nn.Conv2d))][-1]
+    with torch.no_grad():
+        for m in norms:
+            m.momentum = 1.0
+        if norms:
+            net.train()
+            net(x)
+        net.eval()
+        y = net(x)
+        last.weight *= 2 / y.std(0).mean().clamp(min=0.02)
+
+
 def export(net, x, exporter, path):
     with torch.no_grad():
         torch.onnx.export(net, (x,), path, dynamo=exporter == "dynamo", opset_version=18, verbose=False)
@@ -309,12 +324,11 @@ def try_one(program, name, exporter, steps):
     make, size = NETWORKS[name]
     torch.manual_seed(1)
     net = make() if callable(make) else make
-    net.eval()
-    example = torch.randn(2, 3, size, size) if size else torch.randint(0, 256, (2, 64))
-    export(net, example, exporter, "net.onnx")
+    x = torch.randn(SAMPLES, 3, size, size) if size else torch.randint(0, 256, (SAMPLES, 64))
+    enliven(net, x)
+    export(net, x[:1], exporter, "net.onnx")
     told = shoal(program, "model", "import", "net.onnx", "-o", "net.yaml")
     layers, weights = re.search(r"(\d+) layers, (\d+) weights", told).groups()
-    x = torch.randn(SAMPLES, 3, size, size)
     with torch.no_grad():
         expected = softmax(net(x).numpy())
     write_data(x.numpy())
@@ -327,9 +341,9 @@ def try_one(program, name, exporter, steps):
     with open("net.yaml", "w") as f:
         f.write(text)
     began = time.time()
-    train(program, "sync", 2, steps, "optim.lr", 0.001)
+    train(program, "sync", 2, steps, "optim.lr", 1e-3, "optim.clip", 1.0)
     seconds = time.time() - began
-    train(program, "ab", 2, steps, "optim.lr", 0.001, "method.name", "ab", "method.warmup", 1, "method.cycle", 3,
+    train(program, "ab", 2, steps, "optim.lr", 1e-3, "optim.clip", 1.0, "method.name", "ab", "method.warmup", 1, "method.cycle", 3,
           "method.rebound", 1, "method.ramp", 1)
     got = probabilities(program, "sync", "sync.h5")
     shoal(program, "ckpt", "export", "runs/sync", "-o", "sync.onnx")

@@ -339,23 +339,27 @@ def test_folder_unreadable(glyphs, jobs):
 def test_folder_suspended(glyphs, jobs):
     """A run that was suspended until another took its folder over: it ends with 3 when it wakes, and writes nothing more."""
     glyphs(256, 64)
-    slow = [*BASE, "--allow-faults", *sets(fault__compute="sleep:50", run__epochs=50, trace__level="off")]
-    job = jobs.start(2, "r", *slow)
+    job = jobs.start(2, "r", *BASE, "--allow-faults", *sets(fault__compute="sleep:200", run__epochs=50, trace__level="off"))
     wait_until("the first checkpoint", lambda: checkpoints("r"))
     ranks = list(ranks_of(job).values())
-    def tasks():
-        return [f"/proc/{pid}/task/{t}/stat" for pid in ranks for t in os.listdir(f"/proc/{pid}/task")]
+    def states(main=True):  # of all threads; one that has ended meanwhile has none
+        stats = [read(f"/proc/{pid}/task/{t}/stat") for pid in ranks for t in os.listdir(f"/proc/{pid}/task") if main or int(t) != pid]
+        return {stat.rsplit(")", 1)[1].split()[0] for stat in stats if stat}
     def half_written():
         return [f for _, _, names in os.walk("runs/r") for f in names if ".tmp-" in f]
-    for _ in range(100):  # not while it writes: a file without its name would be swept
+    def stand_still():
+        """Not while it writes (a file without its name would be swept), or is about to, having asked for the lease."""
+        if states(main=False) != {"S"}:  # the main thread, which runs all the time, writes once in many steps
+            return False
         for pid in ranks:
             os.kill(pid, signal.SIGSTOP)
-        wait_until("all stand still", lambda: all(read(t).rsplit(")", 1)[1].split()[0] in "TtX" for t in tasks()))
-        if not half_written():
-            break
-        for pid in ranks:
-            os.kill(pid, signal.SIGCONT)
-        time.sleep(0.05)
+        wait_until("all stand still", lambda: states() <= set("TtX"))
+        if half_written():
+            for pid in ranks:
+                os.kill(pid, signal.SIGCONT)
+            return False
+        return True
+    wait_until("a moment in which nothing is written", stand_still)
     os.utime("runs/r/lease", (0, 0))
     apart = ["unshare", "--pid", "--fork"]  # where its processes cannot be looked for
     if subprocess.run([*apart, "true"], capture_output=True).returncode != 0:

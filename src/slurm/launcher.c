@@ -577,6 +577,7 @@ shoal_status shoal_launcher_become(const shoal_launcher *l, const shoal_texts *p
   if (l->words.n) memcpy(argv, l->words.at, l->words.n * sizeof *argv);
   memcpy(argv + l->words.n, program->at, program->n * sizeof *argv);
   if (l->unset) unsetenv(l->unset);
+  shoal_topo_unbind();
   sigset_t mask;
   sigprocmask(SIG_BLOCK, NULL, &mask);
   if (!l->words.n) hold_stops(&mask);

@@ -67,6 +67,22 @@ static void name_binding(shoal_facts *f)
   if (!f->bound_by[0]) snprintf(f->bound_by, sizeof f->bound_by, "the OpenMP library");
 }
 
+void shoal_topo_unbind(void)
+{
+  hwloc_bitmap_t mask = hwloc_bitmap_alloc();
+  if (mask && add_places(mask)) {
+    int cpus = hwloc_bitmap_last(mask) + 1;
+    cpu_set_t *set = cpus > 0 ? CPU_ALLOC((size_t)cpus) : NULL;
+    size_t bytes = CPU_ALLOC_SIZE((size_t)SHOAL_MAX(cpus, 0));
+    if (set) CPU_ZERO_S(bytes, set);
+    for (int i = 0; set && i < cpus; i++)
+      if (hwloc_bitmap_isset(mask, (unsigned)i)) CPU_SET_S((size_t)i, bytes, set);
+    if (set) (void)sched_setaffinity(0, bytes, set); /* if it fails, the start of the run tells how few cores it has */
+    CPU_FREE(set);
+  }
+  hwloc_bitmap_free(mask);
+}
+
 /* Devices come from the kernel's tables alone: plugins would start the libraries of GPUs, which takes seconds and memory there. */
 static void ask_for_devices(hwloc_topology_t t)
 {

@@ -41,6 +41,9 @@ typedef struct {
 /** Uses the affinity mask of the calling thread, as it was before OpenMP bound that thread: call it before threads are
  *  pinned otherwise.  hwloc only groups hardware threads into cores; those it does not know count as one core each.  ERR_IO if the mask cannot be read. */
 shoal_status shoal_topo_facts(shoal_facts *out);
+/** Give this thread all the cores that OpenMP, told to bind threads, had before it took one of them for this thread: a program that
+ *  is started from here would have that one only. */
+void shoal_topo_unbind(void);
 void shoal_topo_set_host(shoal_facts *f, const char *host); /* sets host and node_id */
 /** Sets claimed_cores and claimed_by_srun.  ERR_WORLD if a variable is neither a number nor a list of numbers by node, of which
  *  the least counts. */

@@ -15,6 +15,11 @@ for setting in OMP_PROC_BIND=true OMP_PLACES=cores OMP_PROC_BIND=spread; do
   [ "$bound" = "$plain" ] || wrong "$setting: $bound, not $plain"
 done
 many=$(mask)
+for n in 1 2; do # the launch is bound by then, and its ranks come after it
+  OMP_PLACES=cores timeout 60 "$SHOAL" launch r.yaml -n $n --set run.name=l$n --set run.epochs=1 >o 2>&1
+  grep -q "$many hardware threads, of which" o && wrong "launch -n $n: $(cat o)"
+  cut -d: -f2- runs/l$n/placement.json | grep -q "\"cpus\": *\"$first\"" && wrong "launch -n $n: $(cat runs/l$n/placement.json)"
+done
 OMP_PROC_BIND=true SLURM_CPUS_PER_TASK=$many shoal train r.yaml -q --set run.name=a --set run.epochs=1 --set run.strict=true >o ||
   wrong "run.strict: exit $?"
 [ -s o ] && wrong "the launcher gave what was asked, but: $(cat o)"

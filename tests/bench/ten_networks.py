@@ -278,6 +278,8 @@ def enliven(net, x):
         if norms:
             net.train()
             net(x)
+        for m in norms:
+            m.momentum = 0.1
         net.eval()
         y = net(x)
         last.weight *= 2 / y.std(0).mean().clamp(min=0.02)

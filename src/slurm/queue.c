@@ -86,8 +86,11 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
   int code = run(&command, &said);
   size_t digits = said.text ? strspn(said.text, "0123456789") : 0; /* "12", or "12;cluster" */
   if (code != 0 || digits == 0)
-    st = SHOAL_FAIL(SHOAL_ERR_WORLD, "sbatch has not taken the job (exit %d), as it says above; the script is %s", code,
-                    script);
+    st = SHOAL_FAIL(
+        SHOAL_ERR_WORLD,
+        "sbatch has not taken the job (exit %d), as it says above; the script is %s. If it timed out, the job "
+        "may be there all the same: see squeue before you submit it again",
+        code, script);
   else
     *id = shoal_strdup_printf("%.*s", (int)digits, said.text);
   shoal_str_free(&command);

@@ -128,7 +128,7 @@ def test_script(work):
         assert {n: v for n, v in there.items() if n.startswith(("SLURM", "PMI", "OMPI_", "SBATCH_"))} == {
             **{n: v for n, v in PLAIN_ENV.items() if n.startswith(("OMPI_MCA_", "PMIX_MCA_"))}, **ours, **({} if job else theirs)}
     r = submit("run.yaml", code=3, REFUSE="1")
-    assert "sbatch has not taken the job (exit 1)" in r.stderr and not os.path.exists("runs/blobs/job.json")
+    assert "sbatch has not taken the job (exit 1)" in r.stderr and "see squeue before you submit it again" in r.stderr and not os.path.exists("runs/blobs/job.json")
     os.remove("bin/sbatch")
     assert "sbatch is not on the PATH" in submit("run.yaml", code=3, PATH=os.path.dirname(program())).stderr
     r = submit("run.yaml", "--set", "data.file=gone.h5", code=3)

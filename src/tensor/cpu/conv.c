@@ -71,28 +71,39 @@ static shoal_status conv_forward(shoal_op *op, const shoal_op_args *a)
   return SHOAL_OK;
 }
 
-static float *masked_at(shoal_cpu_conv *p, const shoal_op_args *a)
+void shoal_cpu_conv_end_plan(shoal_op *op, shoal_cpu_conv_end *e)
 {
-  return shoal_cpu_at(p->dy_saved ? a->saved : a->scratch, p->dy_at);
+  if (op->desc.bias) e->partial_at = shoal_cpu_carve(&op->scratch_bytes, shoal_cpu_bias_scratch(&e->y));
+  if (!op->desc.relu) return;
+  e->dy_saved = op->desc.need_dx;
+  e->dy_at = shoal_cpu_carve(e->dy_saved ? &op->saved_bytes : &op->scratch_bytes, op->out_format.bytes);
 }
 
-/* Computes dy masked by the relu, and the gradient of the bias. */
-static const float *before_relu(shoal_cpu_conv *p, const shoal_op_args *a)
+static float *masked_at(const shoal_cpu_conv_end *e, const shoal_op_args *a)
 {
-  shoal_op *op = &p->op;
+  return shoal_cpu_at(e->dy_saved ? a->saved : a->scratch, e->dy_at);
+}
+
+const float *shoal_cpu_conv_end_again(const shoal_op *op, const shoal_cpu_conv_end *e, const shoal_op_args *a)
+{
+  return op->desc.relu ? masked_at(e, a) : a->dy;
+}
+
+const float *shoal_cpu_conv_end_back(shoal_op *op, const shoal_cpu_conv_end *e, const shoal_op_args *a)
+{
   bool relu = op->desc.relu;
   if (op->desc.bias)
-    shoal_cpu_bias_gradient(shoal_cpu_of(op), &p->y_view, a->dy, relu ? a->y : NULL, masked_at(p, a),
-                            shoal_cpu_at(a->scratch, p->partial_at), a->dw[1]);
+    shoal_cpu_bias_gradient(shoal_cpu_of(op), &e->y, a->dy, relu ? a->y : NULL, masked_at(e, a),
+                            shoal_cpu_at(a->scratch, e->partial_at), a->dw[1]);
   else if (relu)
-    shoal_cpu_mask(op, a->dy, a->y, masked_at(p, a));
-  return relu ? masked_at(p, a) : a->dy;
+    shoal_cpu_mask(op, a->dy, a->y, masked_at(e, a));
+  return shoal_cpu_conv_end_again(op, e, a);
 }
 
 static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *x, *dy = before_relu(p, a);
+  const float *x, *dy = shoal_cpu_conv_end_back(op, &p->end, a);
   if (!a->dw[0]) return SHOAL_OK;
   if (p->taps.on) return shoal_cpu_taps_run(&p->taps, op, a->x[0], dy, a->scratch, a->dw[0]);
   float *sum = p->dw_out.primitive ? shoal_cpu_at(a->scratch, p->dw_at) : a->dw[0];
@@ -110,7 +121,7 @@ static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
 static shoal_status conv_backward_data(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *w, *dy = op->desc.relu ? masked_at(p, a) : a->dy;
+  const float *w, *dy = shoal_cpu_conv_end_again(op, &p->end, a);
   SHOAL_TRY(weights_of(op, p->shared ? &p->w_forward : &p->w_backward, a, &w));
   for (int64_t i = 0; i < p->data.count; i++) {
     float *wanted = a->dx[0] + i * p->data.x_step;
@@ -136,6 +147,7 @@ static void conv_destroy(shoal_op *op)
 shoal_status shoal_cpu_plan_conv(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
   shoal_cpu_conv *p;
+  if (shoal_cpu_suits_winograd(b, d)) return shoal_cpu_plan_winograd(b, d, in, out);
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
   shoal_op *op = &p->op;
   op->destroy = conv_destroy;

@@ -19,6 +19,19 @@ typedef struct {
   shoal_dnn_call x_sample;
 } shoal_cpu_pieces;
 
+/* The relu and the bias at the end of a convolution, on the way back. */
+typedef struct {
+  shoal_cpu_view y;
+  bool dy_saved; /* dy before the relu lies in `saved`, otherwise in scratch */
+  size_t dy_at, partial_at;
+} shoal_cpu_conv_end;
+/** Reserves space; e->y is set, and out_format. */
+void shoal_cpu_conv_end_plan(shoal_op *op, shoal_cpu_conv_end *e);
+/** First thing of backward_weights: dy masked by the relu, and the gradient of the bias. */
+const float *shoal_cpu_conv_end_back(shoal_op *op, const shoal_cpu_conv_end *e, const shoal_op_args *a);
+/** In backward_data: what that has returned. */
+const float *shoal_cpu_conv_end_again(const shoal_op *op, const shoal_cpu_conv_end *e, const shoal_op_args *a);
+
 typedef struct {
   shoal_op op;
   shoal_cpu_pieces data, weights; /* for forward and backward_data; for backward_weights */
@@ -28,12 +41,16 @@ typedef struct {
   shoal_cpu_weights w_forward, w_backward;
   bool shared;         /* backward_data reads w_forward */
   shoal_cpu_taps taps; /* instead of backward_weights, for small images */
-  shoal_cpu_view y_view;
-  bool dy_saved; /* dy before the relu lies in `saved`, otherwise in scratch */
-  size_t moved_at, packed_at, dw_at, dw_more_at, dy_at, partial_at; /* offsets in scratch */
+  shoal_cpu_conv_end end;
+  size_t moved_at, packed_at, dw_at, dw_more_at; /* offsets in scratch */
   size_t dw_floats;
 } shoal_cpu_conv;
 
 /** conv_plan.c: choose formats and pieces, create the primitives, lay out scratch. */
 shoal_status shoal_cpu_conv_plan(shoal_cpu *b, shoal_cpu_conv *p);
+
+/* --- conv_winograd.c: 3x3 convolutions by an algorithm of our own, without a shoal_cpu_conv --- */
+/** Whether it is allowed here, and faster than oneDNN's direct one: a rule of shape and instruction set. */
+bool shoal_cpu_suits_winograd(const shoal_cpu *b, const shoal_op_desc *d);
+shoal_cpu_planner shoal_cpu_plan_winograd;
 #endif

@@ -13,7 +13,6 @@ typedef struct {
 } side;
 
 typedef struct {
-  bool winograd;
   shoal_dnn_md w_oihw, w_any, bias;
   side data, weights; /* forward with backward_data; backward_weights, whose forward is only a hint */
 } planning;
@@ -68,14 +67,6 @@ static int64_t images_for_weights(const shoal_op *op)
   return choose_images(op, 4 * SHOAL_CPU_PIECE_MACS, 8192);
 }
 
-/* Winograd's algorithm works on tiles of 4x4 outputs and pays off with enough channels to reuse its transforms. */
-static bool suits_winograd(const shoal_op_desc *d)
-{
-  bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1 &&
-                  shoal_op_groups(d) == 1 && d->gap[0] == 0 && d->gap[1] == 0;
-  return plain3x3 && d->out.dim[2] >= 4 && d->out.dim[3] >= 4 && d->in[0].dim[1] >= 32 && d->out.dim[1] >= 32;
-}
-
 static shoal_status start_side(const shoal_op *op, int64_t images, shoal_cpu_pieces *cut, side *s)
 {
   const shoal_op_desc *d = &op->desc;
@@ -98,7 +89,6 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
 {
   const shoal_op_desc *d = &op->desc;
   return (shoal_dnn_conv){ .training = d->training,
-                           .winograd = g->winograd,
                            .stride = d->stride,
                            .pad = d->pad,
                            .gap = d->gap,
@@ -108,24 +98,7 @@ static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op 
                            .dst = s->y_any };
 }
 
-/* Requests Winograd for the whole batch, since it transforms all weights in every call.  If it is not available, `side`
- * is reset and the batch is split into pieces. */
-static shoal_status try_winograd(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
-{
-  dnnl_primitive_desc_t pd = NULL;
-  if (!b->winograd || !suits_winograd(&p->op.desc)) return SHOAL_OK;
-  SHOAL_TRY(start_side(&p->op, p->op.desc.in[0].dim[0], &p->data, &g->data));
-  g->winograd = true;
-  shoal_dnn_conv c = describe(g, &g->data, &p->op);
-  SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_FORWARD, NULL, &pd));
-  g->winograd = shoal_dnn_is_winograd(pd);
-  dnnl_primitive_desc_destroy(pd);
-  side_fini(&g->data);
-  g->data = (side){ 0 };
-  return SHOAL_OK;
-}
-
-static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
+static shoal_status start(shoal_cpu_conv *p, planning *g)
 {
   const shoal_op *op = &p->op;
   shoal_shape w[SHOAL_OP_WEIGHTS];
@@ -136,10 +109,8 @@ static shoal_status start(const shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   SHOAL_TRY(shoal_dnn_md_dense(&w[0], &g->w_oihw));
   SHOAL_TRY(shoal_dnn_md_tag(&w[0], dnnl_format_tag_any, &g->w_any));
   if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], &g->bias));
-  SHOAL_TRY(try_winograd(b, p, g));
-  int64_t n = op->desc.in[0].dim[0];
-  SHOAL_TRY(start_side(op, g->winograd ? n : images_for_data(op), &p->data, &g->data));
-  return start_side(op, g->winograd ? n : images_for_weights(op), &p->weights, &g->weights);
+  SHOAL_TRY(start_side(op, images_for_data(op), &p->data, &g->data));
+  return start_side(op, images_for_weights(op), &p->weights, &g->weights);
 }
 
 /* For a dense input of 5 channels (activations that a block of layers receives from another rank) forward has a fast
@@ -245,7 +216,7 @@ static shoal_status plan_forward(shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   op->out_format = piece;
   if (p->data.count > 1)
     SHOAL_TRY(shoal_cpu_format_of_layout(b, &d->out, shoal_cpu_layout_of(&piece), &op->out_format));
-  SHOAL_TRY(shoal_cpu_view_of_layout(&d->out, shoal_cpu_layout_of(&op->out_format), &p->y_view));
+  SHOAL_TRY(shoal_cpu_view_of_layout(&d->out, shoal_cpu_layout_of(&op->out_format), &p->end.y));
   SHOAL_TRY(shoal_dnn_call_init(&b->dnn, s->forward, d->bias ? 4 : 3, args, &p->forward));
   SHOAL_TRY(plan_weights(b, g->w_oihw, shoal_dnn_pd_md(s->forward, DNNL_ARG_WEIGHTS), &p->w_forward));
   return plan_pieces(b, op, s, &p->data);
@@ -316,7 +287,7 @@ static shoal_status plan_backward_weights(shoal_cpu *b, shoal_cpu_conv *p, plann
 {
   side *s = &g->weights;
   const int args[] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS };
-  if (!g->winograd) SHOAL_TRY(shoal_cpu_taps_plan(&p->op, &p->op.scratch_bytes, &p->taps));
+  SHOAL_TRY(shoal_cpu_taps_plan(&p->op, &p->op.scratch_bytes, &p->taps));
   if (p->taps.on) return SHOAL_OK;
   bool overrun;
   SHOAL_TRY(choose_pair(b, g, s, &p->op, SHOAL_DNN_BACKWARD_WEIGHTS, true));
@@ -355,15 +326,12 @@ static void plan_memory(shoal_cpu_conv *p, const planning *g)
   size_t dw_bytes = p->dw_floats * sizeof(float);
   if (p->dw_out.primitive) p->dw_at = shoal_cpu_carve(&op->scratch_bytes, dw_bytes);
   if (p->weights.count > 1 && !p->taps.on) p->dw_more_at = shoal_cpu_carve(&op->scratch_bytes, dw_bytes);
-  if (op->desc.bias) p->partial_at = shoal_cpu_carve(&op->scratch_bytes, shoal_cpu_bias_scratch(&p->y_view));
-  if (!op->desc.relu) return;
-  p->dy_saved = op->desc.need_dx;
-  p->dy_at = shoal_cpu_carve(p->dy_saved ? &op->saved_bytes : &op->scratch_bytes, op->out_format.bytes);
+  shoal_cpu_conv_end_plan(op, &p->end);
 }
 
 static shoal_status plan(shoal_cpu *b, shoal_cpu_conv *p, planning *g)
 {
-  SHOAL_TRY(start(b, p, g));
+  SHOAL_TRY(start(p, g));
   SHOAL_TRY(plan_forward(b, p, g));
   if (p->op.desc.training) {
     if (p->op.desc.need_dx) SHOAL_TRY(plan_backward_data(b, p, g));

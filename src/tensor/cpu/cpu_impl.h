@@ -36,7 +36,7 @@ typedef struct shoal_cpu_format {
 typedef struct {
   shoal_backend base;
   shoal_dnn dnn;
-  bool winograd;
+  bool winograd; /* allowed; see shoal_cpu_suits_winograd */
   shoal_cpu_format *formats;
 } shoal_cpu;
 

@@ -38,6 +38,18 @@ const char *shoal_dnn_versions(void)
   return text;
 }
 
+bool shoal_dnn_has_avx512(void)
+{
+#ifdef __x86_64__
+  const unsigned wanted = dnnl_cpu_isa_avx512_core;
+  bool here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return here && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+#else
+  return false;
+#endif
+}
+
 void shoal_dnn_enter(const shoal_dnn *d)
 {
   if (omp_get_max_threads() != d->threads) omp_set_num_threads(d->threads);
@@ -177,10 +189,10 @@ static windows make_windows(const int *stride, const int *pad, const int *gap)
 
 #if DNNL_VERSION_MAJOR >= 3
 
-static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_kind_t alg, const windows *w,
-                             shoal_dnn_direction direction, const_dnnl_primitive_desc_t hint,
-                             dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, const windows *w, shoal_dnn_direction direction,
+                             const_dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
+  const dnnl_alg_kind_t alg = dnnl_convolution_direct;
   dnnl_prop_kind_t prop = c->training ? dnnl_forward_training : dnnl_forward_inference;
   switch (direction) {
   case SHOAL_DNN_FORWARD:
@@ -198,10 +210,10 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_
 
 #else
 
-static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, dnnl_alg_kind_t alg, const windows *w,
-                             shoal_dnn_direction direction, const_dnnl_primitive_desc_t hint,
-                             dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, const windows *w, shoal_dnn_direction direction,
+                             const_dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
+  const dnnl_alg_kind_t alg = dnnl_convolution_direct;
   dnnl_prop_kind_t prop = c->training ? dnnl_forward_training : dnnl_forward_inference;
   dnnl_convolution_desc_t desc;
   dnnl_status_t st;
@@ -225,9 +237,7 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
   windows w = make_windows(c->stride, c->pad, c->gap);
   dnnl_primitive_attr_t attr;
   SHOAL_TRY_DNNL(make_attr(&attr));
-  dnnl_status_t st = dnnl_unimplemented;
-  if (c->winograd) st = conv_pd(d->engine, c, dnnl_convolution_winograd, &w, direction, hint, attr, out);
-  if (st != dnnl_success) st = conv_pd(d->engine, c, dnnl_convolution_direct, &w, direction, hint, attr, out);
+  dnnl_status_t st = conv_pd(d->engine, c, &w, direction, hint, attr, out);
   dnnl_primitive_attr_destroy(attr);
   return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "convolution");
 }
@@ -236,11 +246,6 @@ static bool implementation_has(const_dnnl_primitive_desc_t pd, const char *word)
 {
   const char *name;
   return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success && strstr(name, word);
-}
-
-bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd)
-{
-  return implementation_has(pd, "wino");
 }
 
 bool shoal_dnn_is_reference(const_dnnl_primitive_desc_t pd)

@@ -27,6 +27,8 @@ typedef struct {
 shoal_status shoal_dnn_open(int threads, shoal_dnn *out);
 void shoal_dnn_close(shoal_dnn *d);
 const char *shoal_dnn_versions(void);
+/** Whether this processor has AVX-512, and oneDNN is not held back from it (ONEDNN_MAX_CPU_ISA). */
+bool shoal_dnn_has_avx512(void);
 /** OpenMP keeps the thread count per calling thread; sets it before oneDNN reads it. */
 void shoal_dnn_enter(const shoal_dnn *d);
 
@@ -53,15 +55,13 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 /* --- primitive descriptors; the caller destroys them with dnnl_primitive_desc_destroy.  `training` chooses
  *     dnnl_forward_training.  A backward one takes the forward one as a hint. --- */
 typedef struct {
-  bool training, winograd;
+  bool training;
   const int *stride, *pad, *gap; /* h, w */
   shoal_dnn_cmd src, weights, bias /* or NULL */, dst;
 } shoal_dnn_conv;
 typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;
 shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoal_dnn_direction direction,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
-/** Whether a convolution uses Winograd's algorithm, which is not available for every version, processor and shape. */
-bool shoal_dnn_is_winograd(const_dnnl_primitive_desc_t pd);
 /** Whether oneDNN's only implementation is its (slow) reference loop. */
 bool shoal_dnn_is_reference(const_dnnl_primitive_desc_t pd);
 /** Whether a convolution uses one of the generated (JIT) kernels for 1x1 (AVX2 or AVX-512). */

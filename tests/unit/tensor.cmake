@@ -15,6 +15,10 @@ if(NOT SHOAL_WITH_CUDA) # else in simgpu/simgpu.cmake
 endif()
 shoal_add_test(unit.tensor.winograd SOURCES unit/tensor_winograd.c unit/tensor_rig.c unit/tensor_cases.c
                LINK shoal_tensor LABELS unit TIMEOUT 120)
+# Times and errors of its layers; run by hand, see the file.
+add_executable(bench.winograd EXCLUDE_FROM_ALL bench/winograd.c unit/tensor_rig.c)
+target_include_directories(bench.winograd PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/unit)
+target_link_libraries(bench.winograd PRIVATE shoal_tensor shoal_warnings)
 shoal_add_test(unit.tensor.cpu_own SOURCES unit/tensor_cpu.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor
                TIMEOUT 300 LABELS unit)
 shoal_add_test(unit.tensor.conv SOURCES unit/tensor_conv.c unit/tensor_rig.c unit/tensor_cases.c LINK shoal_tensor

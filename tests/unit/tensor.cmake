@@ -30,5 +30,7 @@ foreach(isa AVX2 SSE41)
   set_tests_properties(unit.tensor.cpu.${isa} unit.tensor.conv.${isa} PROPERTIES
     SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit ENVIRONMENT ONEDNN_MAX_CPU_ISA=${isa})
 endforeach()
+add_test(NAME unit.tensor.winograd.AVX2 COMMAND unit.tensor.winograd)
+set_tests_properties(unit.tensor.winograd.AVX2 PROPERTIES TIMEOUT 120 LABELS unit ENVIRONMENT ONEDNN_MAX_CPU_ISA=AVX2)
 shoal_add_test(unit.tensor.alike SOURCES unit/tensor_alike.c LINK shoal_tensor DNNL::dnnl OpenMP::OpenMP_C LABELS unit)
 shoal_add_test(unit.tensor.guard SOURCES unit/tensor_guard.c LINK shoal_tensor ${CMAKE_DL_LIBS} LABELS unit noasan)

@@ -12,11 +12,13 @@ static shoal_backend *cpu[BACKENDS], *ref; /* cpu with 1, 2 and 3 threads */
 /* The lanes of the last block of channels that are no channels stay zero: the next operation may count on it. */
 static void check_lanes(const float *at, const shoal_shape *s, const shoal_format *f)
 {
-  int64_t c = s->dim[1], plane = s->dim[2] * s->dim[3], blocks = (c + 15) / 16, bad = 0;
-  if (f->dense || shoal_cpu_layout_of(f) != SHOAL_CPU_BLOCK16) return;
+  shoal_cpu_layout layout = f->dense ? SHOAL_CPU_DENSE : shoal_cpu_layout_of(f);
+  if (layout != SHOAL_CPU_BLOCK16 && layout != SHOAL_CPU_BLOCK8) return;
+  int64_t wide = layout == SHOAL_CPU_BLOCK16 ? 16 : 8;
+  int64_t c = s->dim[1], plane = s->dim[2] * s->dim[3], blocks = (c + wide - 1) / wide, bad = 0;
   for (int64_t i = 0; i < s->dim[0] * plane; i++)
-    for (int64_t lane = c - (blocks - 1) * 16; lane < 16; lane++)
-      bad += at[((i / plane * blocks + blocks - 1) * plane + i % plane) * 16 + lane] != 0;
+    for (int64_t lane = c - (blocks - 1) * wide; lane < wide; lane++)
+      bad += at[((i / plane * blocks + blocks - 1) * plane + i % plane) * wide + lane] != 0;
   CHECK_EQ(bad, 0, "lanes behind %lld channels are not zero", (long long)c);
 }
 

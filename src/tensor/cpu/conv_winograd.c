@@ -1,4 +1,4 @@
-/* Convolutions by Winograd's algorithm: tiles, threads and memory around the kernels of winograd.c.
+/* Convolutions by Winograd's algorithm: tiles, threads and memory around the kernels (winograd_kernels.h).
  *
  *   forward            blocks of 64 tiles: inputs transformed, then for each group of outputs their product with the weights,
  *                      transformed back into y, bias and relu included
@@ -22,7 +22,7 @@ enum { BLOCK = 64, SUMS_BYTES = 16 << 20 };
 typedef struct {
   shoal_op op;
   shoal_winograd forward, backward; /* backward reads dy */
-  shoal_dnn_call x_in, dx_out;      /* to and from nChw16c; empty if x has that format */
+  shoal_dnn_call x_in, dx_out;      /* to and from the format of the kernels; empty if x has it */
   shoal_cpu_conv_end end;
   int shares, ranges;                  /* dW: threads that share the outputs, and the tiles */
   size_t u_at, v_at, m_at, moved_at;   /* offsets in scratch */
@@ -36,7 +36,7 @@ bool shoal_cpu_suits_winograd(const shoal_cpu *b, const shoal_op_desc *d)
   bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1 &&
                   shoal_op_groups(d) == 1 && d->gap[0] == 0 && d->gap[1] == 0;
   bool wide = d->in[0].dim[1] >= 16 && d->out.dim[1] >= 16;
-  return b->winograd && plain3x3 && wide && p * q >= 8 * tiles && shoal_dnn_has_avx512();
+  return b->winograd && plain3x3 && wide && p * q >= 8 * tiles && shoal_dnn_lanes() > 0;
 }
 
 /* --- forward and backward_data --- */
@@ -58,10 +58,10 @@ static void convolve_parts(const void *context, size_t begin, size_t end)
   float *v = a->v + me * a->v_floats, *m = a->m + me * a->m_floats;
   for (int64_t i = (int64_t)begin; i < (int64_t)end; i++) {
     int64_t first = i / a->parts * BLOCK, last = SHOAL_MIN(first + BLOCK, g->tiles), part = i % a->parts;
-    if (part == 0 || i == (int64_t)begin) shoal_winograd_input(g, a->x, first, last, v);
+    if (part == 0 || i == (int64_t)begin) g->run->input(g, a->x, first, last, v);
     for (int64_t k = part * groups / a->parts; k < (part + 1) * groups / a->parts; k++) {
-      shoal_winograd_product(g, last - first, v, a->u + (size_t)k * each, m);
-      shoal_winograd_output(g, m, first, last, k, a->bias, a->relu, a->y);
+      g->run->product(g, last - first, v, a->u + (size_t)k * each, m);
+      g->run->output(g, m, first, last, k, a->bias, a->relu, a->y);
     }
   }
 }
@@ -76,7 +76,7 @@ typedef struct {
 static void transform_weights(const void *context, size_t begin, size_t end)
 {
   const weights_args *a = context;
-  shoal_winograd_weights(a->g, a->flip, a->w, (int64_t)begin, (int64_t)end, a->u);
+  a->g->run->weights(a->g, a->flip, a->w, (int64_t)begin, (int64_t)end, a->u);
 }
 
 static int64_t blocks_of(const shoal_winograd *g)
@@ -166,10 +166,10 @@ static void correlate_shares(const void *context, size_t begin, size_t end)
     float *u = a->u + (size_t)range * p->u_floats;
     for (int64_t n = start + a->from; n < SHOAL_MIN(start + a->to, stop); n++) {
       int64_t first = n * BLOCK, last = SHOAL_MIN(first + BLOCK, g->tiles);
-      shoal_winograd_input(g, a->x, first, last, v);
+      g->run->input(g, a->x, first, last, v);
       for (int64_t k = share * groups / p->shares; k < (share + 1) * groups / p->shares; k++) {
-        shoal_winograd_gradient(g, a->dy, first, last, k, m);
-        shoal_winograd_correlate(g, last - first, v, m, n == start, u + (size_t)k * each);
+        g->run->gradient(g, a->dy, first, last, k, m);
+        g->run->correlate(g, last - first, v, m, n == start, u + (size_t)k * each);
       }
     }
   }
@@ -178,7 +178,7 @@ static void correlate_shares(const void *context, size_t begin, size_t end)
 static void transform_dw(const void *context, size_t begin, size_t end)
 {
   const weights_args *a = context;
-  shoal_winograd_dw(a->g, a->u, (int64_t)begin, (int64_t)end, a->dw);
+  a->g->run->dw(a->g, a->u, (int64_t)begin, (int64_t)end, a->dw);
 }
 
 static shoal_status winograd_backward_weights(shoal_op *op, const shoal_op_args *a)
@@ -211,8 +211,9 @@ static shoal_status winograd_backward_weights(shoal_op *op, const shoal_op_args 
 static shoal_winograd describe(const shoal_shape *x, const shoal_shape *y, int pad_h, int pad_w)
 {
   shoal_winograd g = { .w_in = x->dim[1], .w_out = y->dim[1] };
-  g.in = (int64_t)shoal_round_up((size_t)g.w_in, 16);
-  g.out = (int64_t)shoal_round_up((size_t)g.w_out, 16);
+  g.run = shoal_dnn_lanes() == 16 ? &shoal_winograd_avx512 : &shoal_winograd_avx2;
+  g.in = (int64_t)shoal_round_up((size_t)g.w_in, (size_t)g.run->lanes);
+  g.out = (int64_t)shoal_round_up((size_t)g.w_out, (size_t)g.run->lanes);
   g.h = x->dim[2];
   g.w = x->dim[3];
   g.p = y->dim[2];
@@ -237,10 +238,11 @@ static shoal_status plan_formats(shoal_cpu *b, winograd_op *p, size_t *moved_byt
 {
   shoal_op *op = &p->op;
   shoal_dnn_md given = NULL, blocked = NULL;
-  SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, SHOAL_CPU_BLOCK16, &op->out_format));
-  SHOAL_TRY(shoal_cpu_view_of_layout(&op->desc.out, SHOAL_CPU_BLOCK16, &p->end.y));
+  shoal_cpu_layout layout = p->forward.run->lanes == 16 ? SHOAL_CPU_BLOCK16 : SHOAL_CPU_BLOCK8;
+  SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, layout, &op->out_format));
+  SHOAL_TRY(shoal_cpu_view_of_layout(&op->desc.out, layout, &p->end.y));
   shoal_status st = shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &given);
-  if (st == SHOAL_OK) st = shoal_cpu_md_of_layout(&op->desc.in[0], SHOAL_CPU_BLOCK16, &blocked);
+  if (st == SHOAL_OK) st = shoal_cpu_md_of_layout(&op->desc.in[0], layout, &blocked);
   if (st == SHOAL_OK) st = plan_moves(b, p, given, blocked);
   *moved_bytes = st == SHOAL_OK && p->x_in.primitive ? shoal_dnn_md_bytes(blocked) : 0;
   shoal_dnn_md_free(given);
@@ -262,21 +264,30 @@ static void plan_shares(winograd_op *p)
   p->ranges = (int)SHOAL_MIN((int64_t)(threads / p->shares), blocks_of(&p->forward));
 }
 
+static size_t in_floats(const shoal_winograd *g)
+{
+  return (size_t)(SHOAL_WINOGRAD_POINTS * shoal_winograd_in_point(g, BLOCK));
+}
+static size_t out_floats(const shoal_winograd *g)
+{
+  return (size_t)(SHOAL_WINOGRAD_POINTS * shoal_winograd_out_point(g, BLOCK));
+}
+
 static void plan_memory(winograd_op *p, size_t moved_bytes)
 {
   shoal_op *op = &p->op;
   const shoal_winograd *f = &p->forward, *back = &p->backward;
   size_t threads = (size_t)op->backend->threads;
   p->u_floats = shoal_winograd_weights_floats(f);
-  p->v_floats = shoal_winograd_in_floats(f, BLOCK);
-  p->m_floats = shoal_winograd_out_floats(f, BLOCK);
+  p->v_floats = in_floats(f);
+  p->m_floats = out_floats(f);
   size_t weights = p->u_floats;
   op->scratch_bytes = SHOAL_MAX(p->x_in.scratch_bytes, p->dx_out.scratch_bytes);
   if (op->desc.training) {
     plan_shares(p);
     weights = SHOAL_MAX(weights * (size_t)p->ranges, shoal_winograd_weights_floats(back));
-    p->v_floats = SHOAL_MAX(p->v_floats, shoal_winograd_in_floats(back, BLOCK));
-    p->m_floats = SHOAL_MAX(p->m_floats, shoal_winograd_out_floats(back, BLOCK));
+    p->v_floats = SHOAL_MAX(p->v_floats, in_floats(back));
+    p->m_floats = SHOAL_MAX(p->m_floats, out_floats(back));
     shoal_cpu_conv_end_plan(op, &p->end);
   }
   p->u_at = shoal_cpu_carve(&op->scratch_bytes, weights * sizeof(float));

@@ -14,6 +14,6 @@ const char *shoal_cpu_versions(void);
 /** Sets whether convolutions created from now on may use Winograd's algorithm (3x3, stride 1, one group, no dilation, 16
  *  channels and on average half of a 4x4 tile of outputs or more): fewer multiplications, and rounding errors of up to 5e-6
  *  of the largest value (512 channels) instead of 5e-7.  Default off.  `b` must come from shoal_cpu_open; operations that
- *  exist already do not change.  No effect without AVX-512: then convolutions are direct. */
+ *  exist already do not change.  No effect without AVX2: then convolutions are direct. */
 void shoal_cpu_set_winograd(shoal_backend *b, bool on);
 #endif

@@ -38,16 +38,22 @@ const char *shoal_dnn_versions(void)
   return text;
 }
 
-bool shoal_dnn_has_avx512(void)
+#ifdef __x86_64__
+static bool allows(unsigned isa)
+{
+  return ((unsigned)dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+#endif
+
+int shoal_dnn_lanes(void)
 {
 #ifdef __x86_64__
-  const unsigned wanted = dnnl_cpu_isa_avx512_core;
-  bool here = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return here && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
-#else
-  return false;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && allows(dnnl_cpu_isa_avx512_core))
+    return 16;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && allows(dnnl_cpu_isa_avx2)) return 8;
 #endif
+  return 0;
 }
 
 void shoal_dnn_enter(const shoal_dnn *d)

@@ -27,8 +27,9 @@ typedef struct {
 shoal_status shoal_dnn_open(int threads, shoal_dnn *out);
 void shoal_dnn_close(shoal_dnn *d);
 const char *shoal_dnn_versions(void);
-/** Whether this processor has AVX-512, and oneDNN is not held back from it (ONEDNN_MAX_CPU_ISA). */
-bool shoal_dnn_has_avx512(void);
+/** Channels in a block of the formats that oneDNN prefers here: 16 with AVX-512, 8 with AVX2, unless oneDNN is held back from it
+ *  (ONEDNN_MAX_CPU_ISA); 0 without either. */
+int shoal_dnn_lanes(void);
 /** OpenMP keeps the thread count per calling thread; sets it before oneDNN reads it. */
 void shoal_dnn_enter(const shoal_dnn *d);
 

@@ -19,8 +19,9 @@ typedef unsigned short v16u16 __attribute__((vector_size(32), aligned(2), may_al
 #define STORE16U16(p, v) (*(v16u16 *)(p) = __builtin_convertvector(v, v16u16))
 
 /* What passes a relu: v > 0, and every NaN.  Two terms: positive bits that are not zero, and beyond minus infinity. */
-#define PASSES16(v) ((v16i)(((0u - (v16u)(v)) & ~(v16u)(v)) | ((0xff800000u - (v16u)(v)) & (v16u)(v))) >> 31)
-#define NAN16(v)    ((v16i)(0x7f800000u - ((v16u)(v)&0x7fffffffu)) >> 31)
+#define SHOAL_PASSES(vi, vu, v) ((vi)(((0u - (vu)(v)) & ~(vu)(v)) | ((0xff800000u - (vu)(v)) & (vu)(v))) >> 31)
+#define PASSES16(v)             SHOAL_PASSES(v16i, v16u, v)
+#define NAN16(v)                ((v16i)(0x7f800000u - ((v16u)(v)&0x7fffffffu)) >> 31)
 /* a < b where neither is a NaN; for two equal infinities the answer may be either. */
 #define LESS16(a, b) ((v16i)((a) - (b)) >> 31)
 /* Equality of integers of 0 to 2^31 - 1. */

@@ -6,57 +6,35 @@
  * where . multiplies point by point: over many tiles and channels each of the 36 points is a matrix product.  The
  * gradient of x is the convolution of dy with the kernels turned by 180 degrees.
  *
- * Transforms work on sixteen channels at a time, as they lie in nChw16c.  Rows and points are a cache line further apart
- * than they need be: powers of two would put all of them into the same few sets of the cache. */
-#include "tensor/cpu/winograd.h"
+ * Transforms work on LANES channels at a time, as they lie in nChw16c or nChw8c.  Rows and points are a cache line further
+ * apart than they need be: powers of two would put all of them into the same few sets of the cache.
+ *
+ * Included by one file for each instruction set, which defines
+ *   KERNELS   the table that this makes
+ *   ISA       the instruction set, as in the attribute target
+ *   LANES     floats in a register
+ *   ROWS      rows of a product, two registers wide, that stay in registers; a divisor of LANES */
 #include "tensor/cpu/vector.h"
+#include "tensor/cpu/winograd.h"
 #include <string.h>
 
-enum { LANES = 16, POINTS = SHOAL_WINOGRAD_POINTS, ROWS = 8, LINE = 16 };
+typedef float V __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int VI __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef unsigned VU __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define LOAD(p)       (*(const V *)(p))
+#define STORE(p, v)   (*(V *)(p) = (v))
+#define KEEP(mask, v) ((V)((VI)(v) & (mask)))
+#define PASSES(v)     SHOAL_PASSES(VI, VU, v)
+
 #define INLINE static inline __attribute__((always_inline))
-/* One version only: without 32 registers of 16 floats these loops do not pay, and are not run (shoal_cpu_suits_winograd). */
 #ifdef __x86_64__
-#define KERNEL __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), noinline))
+#define KERNEL __attribute__((target(ISA), noinline))
 #else
 #define KERNEL __attribute__((noinline))
 #endif
+enum { POINTS = SHOAL_WINOGRAD_POINTS, LINE = SHOAL_WINOGRAD_LINE };
 
-int64_t shoal_winograd_group(const shoal_winograd *g)
-{
-  return g->out % (2 * LANES) == 0 ? 2 * LANES : LANES;
-}
-
-INLINE int64_t in_row(const shoal_winograd *g)
-{
-  return g->in + LINE;
-}
-INLINE int64_t in_point(const shoal_winograd *g, int64_t tiles)
-{
-  return shoal_round_up((size_t)tiles, ROWS) * in_row(g) + LINE;
-}
-INLINE int64_t out_point(const shoal_winograd *g, int64_t tiles)
-{
-  return shoal_round_up((size_t)tiles, ROWS) * shoal_winograd_group(g) + LINE;
-}
-INLINE int64_t weights_point(const shoal_winograd *g)
-{
-  return g->in * shoal_winograd_group(g) + LINE;
-}
-
-size_t shoal_winograd_weights_floats(const shoal_winograd *g)
-{
-  return (size_t)(g->out / shoal_winograd_group(g) * POINTS * weights_point(g));
-}
-size_t shoal_winograd_in_floats(const shoal_winograd *g, int64_t tiles)
-{
-  return (size_t)(POINTS * in_point(g, tiles));
-}
-size_t shoal_winograd_out_floats(const shoal_winograd *g, int64_t tiles)
-{
-  return (size_t)(POINTS * out_point(g, tiles));
-}
-
-/* Of sixteen outputs from k on, those that have a weight for input c; the others are filled with zeros. */
+/* Of LANES outputs from k on, those that have a weight for input c; the others are filled with zeros. */
 INLINE int weights_of(const shoal_winograd *g, int64_t k, int64_t c)
 {
   int64_t left = c < g->w_in ? g->w_out - k : 0;
@@ -75,10 +53,10 @@ INLINE int weights_of(const shoal_winograd *g, int64_t k, int64_t c)
 #define AT_N (-1 / (2 * NN * (FF - NN)))
 #define AT_F (1 / (2 * FF * (FF - NN)))
 
-INLINE void times_b(const v16 *d, int s, v16 *o, int64_t t)
+INLINE void times_b(const V *d, int s, V *o, int64_t t)
 {
-  v16 d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
-  v16 near = d4 - FF * d2, near_odd = d3 - FF * d1, far = d4 - NN * d2, far_odd = d3 - NN * d1;
+  V d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
+  V near = d4 - FF * d2, near_odd = d3 - FF * d1, far = d4 - NN * d2, far_odd = d3 - NN * d1;
   o[0] = NN * FF * d0 - (NN + FF) * d2 + d4;
   o[t] = near + N * near_odd;
   o[2 * t] = near - N * near_odd;
@@ -87,19 +65,19 @@ INLINE void times_b(const v16 *d, int s, v16 *o, int64_t t)
   o[5 * t] = NN * FF * d1 - (NN + FF) * d3 + d5;
 }
 
-INLINE void times_at(const v16 *m, int s, v16 *o, int t)
+INLINE void times_at(const V *m, int s, V *o, int t)
 {
-  v16 near = m[s] + m[2 * s], near_odd = m[s] - m[2 * s], far = m[3 * s] + m[4 * s], far_odd = m[3 * s] - m[4 * s];
+  V near = m[s] + m[2 * s], near_odd = m[s] - m[2 * s], far = m[3 * s] + m[4 * s], far_odd = m[3 * s] - m[4 * s];
   o[0] = m[0] + near + far;
   o[t] = N * near_odd + F * far_odd;
   o[2 * t] = NN * near + FF * far;
   o[3 * t] = NN * N * near_odd + FF * F * far_odd + m[5 * s];
 }
 
-INLINE void times_a(const v16 *y, int s, v16 *o, int64_t t)
+INLINE void times_a(const V *y, int s, V *o, int64_t t)
 {
-  v16 y0 = y[0], y1 = y[s], y2 = y[2 * s], y3 = y[3 * s];
-  v16 near = y0 + NN * y2, near_odd = y1 + NN * y3, far = y0 + FF * y2, far_odd = y1 + FF * y3;
+  V y0 = y[0], y1 = y[s], y2 = y[2 * s], y3 = y[3 * s];
+  V near = y0 + NN * y2, near_odd = y1 + NN * y3, far = y0 + FF * y2, far_odd = y1 + FF * y3;
   o[0] = y0;
   o[t] = near + N * near_odd;
   o[2 * t] = near - N * near_odd;
@@ -108,9 +86,9 @@ INLINE void times_a(const v16 *y, int s, v16 *o, int64_t t)
   o[5 * t] = y3;
 }
 
-INLINE void times_g(const v16 *w, int s, v16 *o, int64_t t)
+INLINE void times_g(const V *w, int s, V *o, int64_t t)
 {
-  v16 w0 = w[0], w1 = w[s], w2 = w[2 * s], near = AT_N * (w0 + NN * w2), far = AT_F * (w0 + FF * w2);
+  V w0 = w[0], w1 = w[s], w2 = w[2 * s], near = AT_N * (w0 + NN * w2), far = AT_F * (w0 + FF * w2);
   o[0] = AT_0 * w0;
   o[t] = near + AT_N * N * w1;
   o[2 * t] = near - AT_N * N * w1;
@@ -119,9 +97,9 @@ INLINE void times_g(const v16 *w, int s, v16 *o, int64_t t)
   o[5 * t] = w2;
 }
 
-INLINE void times_gt(const v16 *m, int s, v16 *o, int t)
+INLINE void times_gt(const V *m, int s, V *o, int t)
 {
-  v16 near = AT_N * (m[s] + m[2 * s]), far = AT_F * (m[3 * s] + m[4 * s]);
+  V near = AT_N * (m[s] + m[2 * s]), far = AT_F * (m[3 * s] + m[4 * s]);
   o[0] = AT_0 * m[0] + near + far;
   o[t] = AT_N * N * (m[s] - m[2 * s]) + AT_F * F * (m[3 * s] - m[4 * s]);
   o[2 * t] = NN * near + FF * far + m[5 * s];
@@ -158,28 +136,28 @@ INLINE void clip(int64_t first, int n, int64_t side, int *from, int *to)
 
 INLINE void input_tile(const float *from, int64_t row, float *to, int64_t apart)
 {
-  v16 half[6][6];
+  V half[6][6];
   for (int k = 0; k < 6; k++) {
-    v16 d[6];
-    for (int r = 0; r < 6; r++) d[r] = LOAD16(from + r * row + k * LANES);
+    V d[6];
+    for (int r = 0; r < 6; r++) d[r] = LOAD(from + r * row + k * LANES);
     times_b(d, 1, &half[0][k], 6);
   }
   for (int r = 0; r < 6; r++) {
-    v16 o[6];
+    V o[6];
     times_b(half[r], 1, o, 1);
-    for (int k = 0; k < 6; k++) STORE16(to + (r * 6 + k) * apart, o[k]);
+    for (int k = 0; k < 6; k++) STORE(to + (r * 6 + k) * apart, o[k]);
   }
 }
 
-KERNEL void shoal_winograd_input(const shoal_winograd *g, const float *x, int64_t begin, int64_t end, float *v)
+KERNEL static void input(const shoal_winograd *g, const float *x, int64_t begin, int64_t end, float *v)
 {
-  int64_t plane = g->h * g->w, apart = in_point(g, end - begin);
+  int64_t plane = g->h * g->w, apart = shoal_winograd_in_point(g, end - begin);
   for (int64_t c = 0; c < g->in; c += LANES) {
     place at = place_of(g, begin);
     for (int64_t tile = begin; tile < end; tile++, next(g, &at)) {
       int64_t i = at.row - g->pad[0], j = at.column - g->pad[1];
       const float *from = x + (at.image * g->in + c) * plane + (i * g->w + j) * LANES;
-      float *to = v + (tile - begin) * in_row(g) + c;
+      float *to = v + (tile - begin) * shoal_winograd_in_row(g) + c;
       int top, bottom, left, right;
       clip(i, 6, g->h, &top, &bottom);
       clip(j, 6, g->w, &left, &right);
@@ -188,84 +166,83 @@ KERNEL void shoal_winograd_input(const shoal_winograd *g, const float *x, int64_
       if (top == 0 && bottom == 6 && left == 0 && right == 6) {
         input_tile(from, g->w * LANES, to, apart);
       } else {
-        v16 framed[6][6];
+        V framed[6][6];
         memset(framed, 0, sizeof framed);
         for (int r = top; r < bottom; r++)
-          for (int k = left; k < right; k++) framed[r][k] = LOAD16(from + (r * g->w + k) * LANES);
+          for (int k = left; k < right; k++) framed[r][k] = LOAD(from + (r * g->w + k) * LANES);
         input_tile((const float *)framed, 6 * LANES, to, apart);
       }
     }
   }
 }
 
-KERNEL void shoal_winograd_output(const shoal_winograd *g, const float *m, int64_t begin, int64_t end, int64_t group,
-                                  const float *bias, bool relu, float *y)
+KERNEL static void output(const shoal_winograd *g, const float *m, int64_t begin, int64_t end, int64_t group,
+                          const float *bias, bool relu, float *y)
 {
-  int64_t plane = g->p * g->q, apart = out_point(g, end - begin), wide = shoal_winograd_group(g);
+  int64_t plane = g->p * g->q, apart = shoal_winograd_out_point(g, end - begin), wide = shoal_winograd_group(g);
   for (int64_t k = 0; k < wide; k += LANES) {
     place at = place_of(g, begin);
     int64_t channel = group * wide + k;
     int lanes = weights_of(g, channel, 0);
-    v16 plus = { 0 };
-    v16i kept = { 0 }; /* the lanes behind the last channel are zero even where a NaN has met their zero weights */
+    V plus = { 0 };
+    VI kept = { 0 }; /* the lanes behind the last channel are zero even where a NaN has met their zero weights */
     if (bias) memcpy(&plus, bias + channel, (size_t)lanes * sizeof(float));
     memset(&kept, 0xff, (size_t)lanes * sizeof(float));
     for (int64_t tile = begin; tile < end; tile++, next(g, &at)) {
       const float *from = m + (tile - begin) * wide + k;
       float *to = y + (at.image * g->out + channel) * plane + (at.row * g->q + at.column) * LANES;
-      v16 half[4][6];
+      V half[4][6];
       for (int r = 4; r < 8; r++)
         for (int j = 0; j < 4; j++) __builtin_prefetch(to + (r * g->q + j) * LANES, 1);
       for (int j = 0; j < 6; j++) {
-        v16 d[6];
-        for (int r = 0; r < 6; r++) d[r] = LOAD16(from + (r * 6 + j) * apart);
+        V d[6];
+        for (int r = 0; r < 6; r++) d[r] = LOAD(from + (r * 6 + j) * apart);
         times_at(d, 1, &half[0][j], 6);
       }
       int rows = (int)SHOAL_MIN(g->p - at.row, INT64_C(4)), columns = (int)SHOAL_MIN(g->q - at.column, INT64_C(4));
       for (int r = 0; r < rows; r++) {
-        v16 o[4];
+        V o[4];
         times_at(half[r], 1, o, 1);
         for (int j = 0; j < 4; j++) {
-          o[j] = KEEP16(kept, o[j] + plus);
-          if (relu) o[j] = KEEP16(PASSES16(o[j]), o[j]);
-          if (j < columns) STORE16(to + (r * g->q + j) * LANES, o[j]);
+          o[j] = KEEP(kept, o[j] + plus);
+          if (relu) o[j] = KEEP(PASSES(o[j]), o[j]);
+          if (j < columns) STORE(to + (r * g->q + j) * LANES, o[j]);
         }
       }
     }
   }
 }
 
-KERNEL void shoal_winograd_gradient(const shoal_winograd *g, const float *dy, int64_t begin, int64_t end, int64_t group,
-                                    float *m)
+KERNEL static void gradient(const shoal_winograd *g, const float *dy, int64_t begin, int64_t end, int64_t group,
+                            float *m)
 {
-  int64_t plane = g->p * g->q, apart = out_point(g, end - begin), wide = shoal_winograd_group(g);
+  int64_t plane = g->p * g->q, apart = shoal_winograd_out_point(g, end - begin), wide = shoal_winograd_group(g);
   for (int64_t k = 0; k < wide; k += LANES) {
     place at = place_of(g, begin);
     for (int64_t tile = begin; tile < end; tile++, next(g, &at)) {
       int rows = (int)SHOAL_MIN(g->p - at.row, INT64_C(4)), columns = (int)SHOAL_MIN(g->q - at.column, INT64_C(4));
       const float *from = dy + (at.image * g->out + group * wide + k) * plane + (at.row * g->q + at.column) * LANES;
       float *to = m + (tile - begin) * wide + k;
-      v16 d[4][4], half[6][4];
+      V d[4][4], half[6][4];
       for (int r = 4; r < 8; r++)
         for (int j = 0; j < 4; j++) __builtin_prefetch(from + (r * g->q + j) * LANES);
       if (rows < 4 || columns < 4) memset(d, 0, sizeof d);
       for (int r = 0; r < rows; r++)
-        for (int j = 0; j < columns; j++) d[r][j] = LOAD16(from + (r * g->q + j) * LANES);
+        for (int j = 0; j < columns; j++) d[r][j] = LOAD(from + (r * g->q + j) * LANES);
       for (int j = 0; j < 4; j++) times_a(&d[0][j], 4, &half[0][j], 4);
       for (int r = 0; r < 6; r++) {
-        v16 o[6];
+        V o[6];
         times_a(half[r], 1, o, 1);
-        for (int j = 0; j < 6; j++) STORE16(to + (r * 6 + j) * apart, o[j]);
+        for (int j = 0; j < 6; j++) STORE(to + (r * 6 + j) * apart, o[j]);
       }
     }
   }
 }
 
 /* --- weights --- */
-KERNEL void shoal_winograd_weights(const shoal_winograd *g, bool flip, const float *w, int64_t begin, int64_t end,
-                                   float *u)
+KERNEL static void weights(const shoal_winograd *g, bool flip, const float *w, int64_t begin, int64_t end, float *u)
 {
-  int64_t wide = shoal_winograd_group(g), apart = weights_point(g);
+  int64_t wide = shoal_winograd_group(g), apart = shoal_winograd_weights_point(g);
   int64_t by_out = flip ? 9 : g->w_in * 9, by_in = flip ? g->w_out * 9 : 9;
   for (int64_t k = begin * wide; k < end * wide; k += LANES)
     for (int64_t c = 0; c < g->in; c++) {
@@ -273,80 +250,83 @@ KERNEL void shoal_winograd_weights(const shoal_winograd *g, bool flip, const flo
       float *to = u + k / wide * POINTS * apart + c * wide + k % wide;
       int lanes = weights_of(g, k, c);
       float taps[9][LANES];
-      v16 half[6][3];
+      V half[6][3];
       if (lanes < LANES) memset(taps, 0, sizeof taps);
       for (int l = 0; l < lanes; l++)
         for (int i = 0; i < 9; i++) taps[flip ? 8 - i : i][l] = from[l * by_out + i];
-      for (int j = 0; j < 3; j++) times_g((const v16 *)taps[j], 3, &half[0][j], 3);
+      for (int j = 0; j < 3; j++) times_g((const V *)taps[j], 3, &half[0][j], 3);
       for (int r = 0; r < 6; r++) {
-        v16 o[6];
+        V o[6];
         times_g(half[r], 1, o, 1);
-        for (int j = 0; j < 6; j++) STORE16(to + (r * 6 + j) * apart, o[j]);
+        for (int j = 0; j < 6; j++) STORE(to + (r * 6 + j) * apart, o[j]);
       }
     }
 }
 
-KERNEL void shoal_winograd_dw(const shoal_winograd *g, const float *u, int64_t begin, int64_t end, float *dw)
+KERNEL static void dw_of(const shoal_winograd *g, const float *u, int64_t begin, int64_t end, float *dw)
 {
-  int64_t wide = shoal_winograd_group(g), apart = weights_point(g);
+  int64_t wide = shoal_winograd_group(g), apart = shoal_winograd_weights_point(g);
   for (int64_t k = begin * wide; k < end * wide; k += LANES)
     for (int64_t c = 0; c < g->w_in; c++) {
       const float *from = u + k / wide * POINTS * apart + c * wide + k % wide;
       float taps[9][LANES];
-      v16 half[3][6];
+      V half[3][6];
       for (int j = 0; j < 6; j++) {
-        v16 d[6];
-        for (int r = 0; r < 6; r++) d[r] = LOAD16(from + (r * 6 + j) * apart);
+        V d[6];
+        for (int r = 0; r < 6; r++) d[r] = LOAD(from + (r * 6 + j) * apart);
         times_gt(d, 1, &half[0][j], 6);
       }
-      for (int r = 0; r < 3; r++) times_gt(half[r], 1, (v16 *)taps[3 * r], 1);
+      for (int r = 0; r < 3; r++) times_gt(half[r], 1, (V *)taps[3 * r], 1);
       for (int l = 0; l < weights_of(g, k, c); l++)
         for (int i = 0; i < 9; i++) dw[((k + l) * g->w_in + c) * 9 + i] = taps[i][l];
     }
 }
 
 /* --- products --- */
-/* ROWS x wide sums over n: a[r * by_row + i * by_n] b[i * wide + ...].  Meanwhile n (of `lines`, then again) cache lines from
- * `ahead` on are fetched, which the next products need. */
+/* Sums over n, ROWS x wide registers of them: a[r * by_row + i * by_n] b[i * wide + ...].  Meanwhile n (of `lines`, then again)
+ * cache lines from `ahead` on are fetched, which the next products need. */
 INLINE void tile_product(int wide, int64_t n, const float *a, int64_t by_row, int64_t by_n, const float *b, bool add,
                          float *c, const float *ahead, int64_t lines)
 {
-  v16 sum[ROWS][2];
+  V sum[ROWS][2];
   for (int r = 0; r < ROWS; r++)
-    for (int k = 0; k < wide; k++) sum[r][k] = add ? LOAD16(c + (r * wide + k) * LANES) : (v16){ 0 };
+    for (int k = 0; k < wide; k++) sum[r][k] = add ? LOAD(c + (r * wide + k) * LANES) : (V){ 0 };
   for (int64_t i = 0; i < n; i++) {
     __builtin_prefetch(ahead + (i & (lines - 1)) * LINE);
-    for (int k = 0; k < wide; k++) {
-      v16 x = LOAD16(b + (i * wide + k) * LANES);
-      for (int r = 0; r < ROWS; r++) sum[r][k] += a[r * by_row + i * by_n] * x;
-    }
+    V x[2];
+    for (int k = 0; k < wide; k++) x[k] = LOAD(b + (i * wide + k) * LANES);
+    for (int r = 0; r < ROWS; r++)
+      for (int k = 0; k < wide; k++) sum[r][k] += a[r * by_row + i * by_n] * x[k];
   }
   for (int r = 0; r < ROWS; r++)
-    for (int k = 0; k < wide; k++) STORE16(c + (r * wide + k) * LANES, sum[r][k]);
+    for (int k = 0; k < wide; k++) STORE(c + (r * wide + k) * LANES, sum[r][k]);
 }
 
-INLINE void product(int wide, const shoal_winograd *g, int64_t n, const float *v, const float *u, float *m)
+INLINE void product_of(int wide, const shoal_winograd *g, int64_t n, const float *v, const float *u, float *m)
 {
-  int64_t row = in_row(g), in_apart = in_point(g, n), out_apart = out_point(g, n), u_apart = weights_point(g);
+  int64_t row = shoal_winograd_in_row(g), in_apart = shoal_winograd_in_point(g, n),
+          out_apart = shoal_winograd_out_point(g, n), u_apart = shoal_winograd_weights_point(g);
   for (int64_t p = 0; p < POINTS; p++, v += in_apart, u += u_apart, m += out_apart)
     for (int64_t t = 0; t < n; t += ROWS) {
-      int64_t part = t / ROWS < wide ? t / ROWS : wide - 1;
+      int64_t part = SHOAL_MIN(t / ROWS, (wide * LANES - 1) / LINE);
       tile_product(wide, g->in, v + t * row, row, 1, u, false, m + t * wide * LANES, u + u_apart + part * g->in * LINE,
                    INT64_C(1) << 40);
     }
 }
 
-KERNEL void shoal_winograd_product(const shoal_winograd *g, int64_t n, const float *v, const float *u, float *m)
+KERNEL static void product(const shoal_winograd *g, int64_t n, const float *v, const float *u, float *m)
 {
   if (shoal_winograd_group(g) == 2 * LANES)
-    product(2, g, n, v, u, m);
+    product_of(2, g, n, v, u, m);
   else
-    product(1, g, n, v, u, m);
+    product_of(1, g, n, v, u, m);
 }
 
-INLINE void correlate(int wide, const shoal_winograd *g, int64_t n, const float *v, const float *m, bool add, float *u)
+INLINE void correlate_of(int wide, const shoal_winograd *g, int64_t n, const float *v, const float *m, bool add,
+                         float *u)
 {
-  int64_t row = in_row(g), in_apart = in_point(g, n), out_apart = out_point(g, n), u_apart = weights_point(g);
+  int64_t row = shoal_winograd_in_row(g), in_apart = shoal_winograd_in_point(g, n),
+          out_apart = shoal_winograd_out_point(g, n), u_apart = shoal_winograd_weights_point(g);
   int64_t tile = ROWS * wide * LANES;
   for (int64_t p = 0; p < POINTS; p++)
     for (int64_t c = 0; c < g->in; c += ROWS) {
@@ -355,11 +335,12 @@ INLINE void correlate(int wide, const shoal_winograd *g, int64_t n, const float 
     }
 }
 
-KERNEL void shoal_winograd_correlate(const shoal_winograd *g, int64_t n, const float *v, const float *m, bool first,
-                                     float *u)
+KERNEL static void correlate(const shoal_winograd *g, int64_t n, const float *v, const float *m, bool first, float *u)
 {
   if (shoal_winograd_group(g) == 2 * LANES)
-    correlate(2, g, n, v, m, !first, u);
+    correlate_of(2, g, n, v, m, !first, u);
   else
-    correlate(1, g, n, v, m, !first, u);
+    correlate_of(1, g, n, v, m, !first, u);
 }
+
+const shoal_winograd_kernels KERNELS = { LANES, ROWS, weights, input, product, output, gradient, correlate, dw_of };

@@ -44,9 +44,10 @@ void shoal_data_tell_match(const char *path, const shoal_data_names *m);
 typedef struct {
   shoal_h5_table *x, *y; /* NULL: none */
   bool wide;             /* labels are u64 in the file, which i64 would clamp */
+  uint64_t rows;         /* of x in the file: samples, or tokens */
   uint64_t raw;          /* file offset of the samples if they are stored contiguously in the right type; else
                             SHOAL_H5_NO_OFFSET */
-  void *held;            /* [n, sample] cached samples, or NULL */
+  void *held;            /* [n, sample] cached samples, and of text the token behind them; or NULL */
   int32_t *labels;       /* [n] */
   uint32_t *sums;        /* [n] check sums of the samples, or NULL */
   _Atomic bool ready;    /* labels, and samples if cached, are in memory */
@@ -64,6 +65,7 @@ struct shoal_dataset {
   shoal_data_part part[2];
   shoal_dtype x_type; /* in memory */
   size_t elements, sample_bytes;
+  size_t span;        /* rows of the file in a sample: 1, or of text its tokens */
   int fd;             /* for raw reads; -1 */
   bool alone;         /* not one of several files */
   bool empty;         /* one of several that has no samples at all: nothing else is known of it */
@@ -93,6 +95,8 @@ void shoal_dataset_fill_scale(shoal_dataset *d);
 /** Reads training samples, all or at many places: finds the mean, std and check sum that the attributes lack, and warns of
  *  numbers that do not survive as 32-bit floats. */
 shoal_status shoal_data_survey(shoal_dataset *d);
+/** Number k of the tokens at x. */
+int64_t shoal_data_token(const shoal_dataset *d, const void *x, size_t k);
 /** Says that mean and std are of `looked` of n training samples; nothing if that is none. */
 void shoal_data_tell_measured(const char *path, uint64_t n, uint64_t looked);
 void shoal_dataset_forget_labels(shoal_dataset *d);

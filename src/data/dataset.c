@@ -116,7 +116,7 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
                 "%s: /%s and /%s differ in type or shape of a sample: %s of %d bytes and %s of %d; write both alike",
                 d->path, d->names.x[0], name, shoal_data_shape_text(&before.sample, one, sizeof one), before.x_bytes,
                 shoal_data_shape_text(&d->info.sample, other, sizeof other), d->info.x_bytes);
-  d->info.n[split] = f.dims[0];
+  d->info.n[split] = p->rows = f.dims[0];
   p->raw = f.exact && f.type == d->x_type ? f.offset : SHOAL_H5_NO_OFFSET;
   SHOAL_TRY(shoal_h5_table_open(d->file, name, &(shoal_h5_row){ d->x_type }, &p->x));
   if (!shoal_data_states_kind(d->file)) /* ours are written whole */
@@ -267,7 +267,9 @@ shoal_status shoal_dataset_create(const char *path, shoal_dataset **out)
 {
   shoal_dataset *d;
   SHOAL_TRY(SHOAL_ALLOC(1, &d));
-  *d = (shoal_dataset){ .path = shoal_strdup_printf("%s", path), .fd = -1, .hold_bytes = hold_default };
+  *d = (shoal_dataset){
+    .path = shoal_strdup_printf("%s", path), .fd = -1, .hold_bytes = hold_default, .span = 1, .info = { .labels = 1 }
+  };
   d->part[0].raw = d->part[1].raw = SHOAL_H5_NO_OFFSET;
   pthread_mutex_init(&d->lock, NULL);
   *out = d;
@@ -369,6 +371,28 @@ const char *shoal_dataset_path(const shoal_dataset *d)
 const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s)
 {
   return d->names.x[s];
+}
+
+shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context)
+{
+  const size_t span = (size_t)context;
+  SHOAL_CHECK(d->names.text && context >= 1, SHOAL_ERR_ARG, "%s: samples of %" PRId64 " tokens of %s", d->path, context,
+              shoal_data_kind_name(d->info.kind));
+  for (int s = 0; s < 2; s++) {
+    const uint64_t rows = d->part[s].rows;
+    d->info.n[s] = rows ? (rows - 1) / span : 0;
+    SHOAL_CHECK(d->info.n[s] > 0 || s == SHOAL_TEST, SHOAL_ERR_USAGE,
+                "%s: /%s has %" PRIu64 " tokens, and a sample needs %zu and the one that follows: lower data.context",
+                d->path, d->names.x[s], rows, span);
+    if (d->info.n[s] == 0 && rows > 0)
+      shoal_warn("%s: /%s has %" PRIu64 " tokens, and a sample needs %zu and the one that follows: it is not used",
+                 d->path, d->names.x[s], rows, span);
+  }
+  d->info.sample = SHOAL_SHAPE(context);
+  d->info.labels = context;
+  d->span = d->elements = span;
+  d->sample_bytes = span * (size_t)d->info.x_bytes;
+  return SHOAL_OK;
 }
 
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std)

@@ -32,7 +32,8 @@ typedef enum { SHOAL_DATA_IMAGES, SHOAL_DATA_FEATURES, SHOAL_DATA_TEXT } shoal_d
 typedef struct {
   shoal_data_kind kind;
   uint64_t n[2];      /* samples per split; the test split may have none */
-  shoal_shape sample; /* [c,h,w], [features]; text: [1], a token */
+  shoal_shape sample; /* [c,h,w], [features]; text: [1], a token, or what shoal_dataset_set_context makes */
+  int64_t labels;     /* of a sample: 1; of text one for each token of it */
   int64_t classes;
   int x_bytes;  /* 1: u8, 4: f32; tokens: 1, 2 or 4 */
   int channels; /* length of mean and std: c, or 1 for features without channels */
@@ -66,6 +67,9 @@ const char *shoal_dataset_class_names(const shoal_dataset *d);          /* one p
 const char *shoal_dataset_feature_names(const shoal_dataset *d);        /* likewise */
 const char *shoal_data_kind_name(shoal_data_kind kind);                 /* "images", "features", "text" */
 const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of the samples, in the file: "X_train" */
+/** Text: samples are `context` tokens, one sample behind the other, and have as labels the tokens that follow each of them.  What is
+ *  left at the end of a split is left out.  Call before the first read.  ERR_USAGE if there is no training sample then. */
+shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context);
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
 /** Normalise by these values instead, as a run did that goes on: n as in shoal_dataset_scale.  Loaders made before keep
@@ -81,8 +85,8 @@ void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, con
  *  @param one, other  what the messages call the two */
 shoal_status shoal_features_compare(const char *one, const char *names, const char *other, const char *trained);
 
-/** Reads one raw sample by id; x [sample bytes], y label.  For text x is the token and y the next one (-1 after the
- *  last).
+/** Reads one raw sample by id; x [sample bytes], y [labels].  For text x are tokens, and y for each of them the next one (-1 after
+ *  the last of all).
  *
  *  All labels of a split (4 bytes per sample) are read on its first use.  So are its samples if they take at most 256
  *  MiB (see shoal_dataset_hold): parallel file systems are good at one long sequential read, and shuffled reads are

@@ -27,7 +27,8 @@ static const uint64_t block_bytes = UINT64_C(8) << 20;
 
 static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
 {
-  uint64_t at = d->part[split].raw + first * d->sample_bytes, left = n * d->sample_bytes;
+  const size_t row = d->sample_bytes / d->span;
+  uint64_t at = d->part[split].raw + first * row, left = n * row;
   for (char *to = x; left > 0;) {
     ssize_t got = pread(d->fd, to, left, (off_t)at);
     if (got < 0 && errno == EINTR) continue;
@@ -41,6 +42,7 @@ static shoal_status read_raw(const shoal_dataset *d, shoal_split split, uint64_t
   return SHOAL_OK;
 }
 
+/* Rows of the file. */
 static shoal_status read_rows(const shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x)
 {
   const shoal_data_part *p = &d->part[split];
@@ -85,7 +87,7 @@ shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t fi
   if (n == 0) return SHOAL_OK;
   if (d->n_members) return rows_of_members(d, split, first, n, x, y);
   if (x) {
-    SHOAL_TRY(read_rows(d, split, first, n, x));
+    SHOAL_TRY(read_rows(d, split, first * d->span, n * d->span, x));
     if (d->channels_last)
       for (uint64_t i = 0; i < n; i++) nhwc_to_nchw(d, (char *)x + i * d->sample_bytes);
   }
@@ -220,7 +222,7 @@ uint64_t shoal_dataset_unpacks(const shoal_dataset *d, shoal_split split)
 {
   shoal_h5_facts f;
   if (!d->part[split].x || shoal_h5_table_facts(d->part[split].x, &f) != SHOAL_OK || !f.filters[0]) return 1;
-  return SHOAL_MIN(f.chunk[0], d->info.n[split]);
+  return SHOAL_MIN(SHOAL_MAX(f.chunk[0] / d->span, UINT64_C(1)), d->info.n[split]);
 }
 
 void shoal_dataset_warn_of_cost(const shoal_dataset *d)
@@ -301,12 +303,14 @@ static shoal_status hold_samples(shoal_dataset *d, shoal_split split)
   uint64_t n = d->info.n[split], step = SHOAL_MAX(block_bytes / d->sample_bytes, UINT64_C(1));
   if (p->held || !fits_memory(d, split)) return SHOAL_OK;
   void *held;
-  SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "a split of the data set", &held));
+  SHOAL_TRY(shoal_alloc(n * d->span + 1, d->sample_bytes / d->span, "a split of the data set", &held));
   for (uint64_t at = 0; at < n; at += step) {
     uint64_t count = SHOAL_MIN(step, n - at);
     char *to = (char *)held + at * d->sample_bytes;
     shoal_status st = shoal_dataset_rows(d, split, at, count, to, NULL);
     if (st == SHOAL_OK) st = check_samples(d, split, at, count, to);
+    if (st == SHOAL_OK && at + count == n && n * d->span < p->rows)
+      st = read_rows(d, split, n * d->span, 1, to + count * d->sample_bytes);
     if (st != SHOAL_OK) {
       free(held);
       return st;
@@ -357,9 +361,44 @@ static shoal_status read_sample(shoal_dataset *d, shoal_split split, uint64_t id
   return st == SHOAL_OK ? check_samples(d, split, id, 1, x) : st;
 }
 
-static int32_t token(const shoal_dataset *d, const void *x)
+int64_t shoal_data_token(const shoal_dataset *d, const void *x, size_t k)
 {
-  return d->info.x_bytes == 1 ? *(const uint8_t *)x : d->info.x_bytes == 2 ? *(const uint16_t *)x : *(const int32_t *)x;
+  return d->info.x_bytes == 1   ? ((const uint8_t *)x)[k]
+         : d->info.x_bytes == 2 ? ((const uint16_t *)x)[k]
+                                : ((const uint32_t *)x)[k];
+}
+
+/* Row `at` of the file. */
+static shoal_status read_token(shoal_dataset *d, shoal_split split, uint64_t at, int64_t *out)
+{
+  const shoal_data_part *p = &d->part[split];
+  uint32_t one = 0;
+  if (p->held) {
+    *out = shoal_data_token(d, p->held, at);
+    return SHOAL_OK;
+  }
+  pthread_mutex_lock(&d->lock);
+  shoal_status st = read_rows(d, split, at, 1, &one);
+  pthread_mutex_unlock(&d->lock);
+  *out = shoal_data_token(d, &one, 0);
+  return st;
+}
+
+static shoal_status find_next(shoal_dataset *d, shoal_split split, uint64_t id, const void *x, int32_t *y)
+{
+  const uint64_t after = (id + 1) * d->span;
+  int64_t next = -1;
+  if (after < d->part[split].rows) SHOAL_TRY(read_token(d, split, after, &next));
+  for (size_t k = 0; k < d->span; k++) {
+    int64_t is = shoal_data_token(d, x, k), then = k + 1 < d->span ? shoal_data_token(d, x, k + 1) : next;
+    SHOAL_CHECK(is < d->info.classes && then < d->info.classes, SHOAL_ERR_IO,
+                "%s: token %" PRIu64 " of /%s is %" PRId64 ", and the vocabulary has %" PRId64
+                "; give the file the right attribute classes",
+                d->path, id * d->span + k + (is < d->info.classes), d->names.x[split], SHOAL_MAX(is, then),
+                d->info.classes);
+    y[k] = (int32_t)then;
+  }
+  return SHOAL_OK;
 }
 
 shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y)
@@ -373,14 +412,7 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
   }
   if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
   SHOAL_TRY(read_sample(d, split, id, x));
-  if (d->names.text) {
-    uint32_t next;
-    *y = -1;
-    if (id + 1 == d->info.n[split]) return SHOAL_OK;
-    SHOAL_TRY(read_sample(d, split, id + 1, &next));
-    *y = token(d, &next);
-    return SHOAL_OK;
-  }
+  if (d->names.text) return find_next(d, split, id, x, y);
   SHOAL_CHECK(p->labels[id] >= 0 && p->labels[id] < d->info.classes, SHOAL_ERR_IO,
               "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64
               "; `shoal data inspect` lists what is wrong with the file",

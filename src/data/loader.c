@@ -42,7 +42,8 @@ struct shoal_loader {
   shoal_dataset *data;
   shoal_loader_config config;
   shoal_shape sample;
-  size_t elements;
+  size_t elements, labels;
+  bool text;               /* tokens are not normalised */
   uint64_t split_n, own_n; /* samples of the split; of this rank if strided, else the same */
   int64_t max_batch;
   shoal_normal normal;
@@ -152,7 +153,9 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   const shoal_loader_config *c = &l->config;
   float *x = s->x + i * l->elements;
   s->ids[i] = id;
-  SHOAL_TRY(shoal_dataset_read(l->data, c->split, id, l->raw, &s->y[i]));
+  SHOAL_TRY(shoal_dataset_read(l->data, c->split, id, l->raw, s->y + i * l->labels));
+  for (size_t k = 0; l->text && k < l->elements; k++) x[k] = (float)shoal_data_token(l->data, l->raw, k);
+  if (l->text) return SHOAL_OK;
   const float limit = c->far > 0 ? c->far : SHOAL_DATA_FAR;
   bool near;
   if (c->crop4 || c->hflip) {
@@ -255,19 +258,11 @@ static shoal_status start_thread(shoal_loader *l)
 
 /* ---- creation ---- */
 
-shoal_status shoal_loader_check_kind(const shoal_dataset *d)
-{
-  SHOAL_CHECK(shoal_dataset_info(d)->kind != SHOAL_DATA_TEXT, SHOAL_ERR_UNSUPPORTED,
-              "%s holds text, which no network takes yet: train with a table, arrays or images", shoal_dataset_path(d));
-  return SHOAL_OK;
-}
-
 static shoal_status check_config(const shoal_dataset *d, const shoal_loader_config *c)
 {
   const shoal_data_info *info = shoal_dataset_info(d);
   uint64_t n = info->n[c->split];
   const char *path = shoal_dataset_path(d);
-  SHOAL_TRY(shoal_loader_check_kind(d));
   SHOAL_CHECK(n > 0, SHOAL_ERR_ARG, "%s has no %s samples", path, shoal_split_name(c->split));
   SHOAL_CHECK(c->size >= 1 && c->rank >= 0 && c->rank < c->size, SHOAL_ERR_ARG, "rank %d of %d does not exist", c->rank,
               c->size);
@@ -285,7 +280,9 @@ static shoal_status check_config(const shoal_dataset *d, const shoal_loader_conf
               "the batch or keep the last one short",
               c->batch, path, least, c->share == SHOAL_SHARE_STRIDED ? " per rank" : "");
   SHOAL_CHECK((!c->crop4 && !c->hflip) || info->kind == SHOAL_DATA_IMAGES, SHOAL_ERR_ARG,
-              "%s holds features; %s is for images", path, c->crop4 ? "crop4" : "hflip");
+              "%s holds %s; %s is for images", path, shoal_data_kind_name(info->kind), c->crop4 ? "crop4" : "hflip");
+  SHOAL_CHECK(c->shard != SHOAL_SHARD_SORTED || info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_ARG,
+              "%s holds text, whose samples have no label to sort them by: set data.shards to drawn or fixed", path);
   return SHOAL_OK;
 }
 
@@ -295,6 +292,7 @@ static shoal_status make_normal(shoal_loader *l)
   const double *mean, *std;
   shoal_normal *n = &l->normal;
   shoal_dataset_scale(l->data, &n->groups, &mean, &std);
+  if (l->text) return SHOAL_OK;
   n->plane = l->elements / n->groups;
   if (shoal_dataset_info(l->data)->x_bytes == 1) {
     SHOAL_TRY(SHOAL_ALLOC(n->groups * 256, &n->table));
@@ -371,7 +369,7 @@ static shoal_status make_slots(shoal_loader *l)
     slot *s = &l->slots[i];
     if (l->config.sizes_only) break;
     SHOAL_TRY(shoal_alloc(n * l->elements, sizeof *s->x, "a batch", (void **)&s->x));
-    SHOAL_TRY(SHOAL_ALLOC(n, &s->y));
+    SHOAL_TRY(SHOAL_ALLOC(n * l->labels, &s->y));
     SHOAL_TRY(SHOAL_ALLOC(n, &s->ids));
   }
   return SHOAL_OK;
@@ -396,6 +394,8 @@ shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c,
   l->config = *c;
   l->sample = info->sample;
   l->elements = (size_t)shoal_shape_count(&info->sample);
+  l->labels = (size_t)info->labels;
+  l->text = info->kind == SHOAL_DATA_TEXT;
   l->split_n = l->own_n = info->n[c->split];
   if (c->share == SHOAL_SHARE_STRIDED) {
     uint64_t r = (uint64_t)c->rank, p = (uint64_t)c->size;
@@ -537,7 +537,7 @@ void shoal_loader_blank(shoal_loader *l, const shoal_batch **out)
   *out = s->end ? NULL : &s->batch;
   if (s->end) return;
   memset(s->x, 0, count * l->elements * sizeof *s->x);
-  memset(s->y, 0, count * sizeof *s->y);
+  memset(s->y, 0, count * l->labels * sizeof *s->y);
   for (uint64_t i = 0; i < count; i++) s->ids[i] = sample_of(l, s, from, i);
   l->caller = place_after(l, s);
 }

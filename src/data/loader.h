@@ -62,19 +62,17 @@ typedef struct {
   uint64_t total;           /* samples in the global batch */
   uint64_t slot0;           /* my first slot within it */
   int64_t n;                /* my samples; may be 0 */
-  const float *x;           /* [n, …sample], normalised: (raw - mean) / std; 64-byte aligned */
-  const int32_t *y;         /* [n] */
+  const float *x;           /* [n, …sample], normalised: (raw - mean) / std, tokens as they are; 64-byte aligned */
+  const int32_t *y;         /* [n, labels of a sample] */
   const uint64_t *ids;      /* [n] sample numbers */
   shoal_bad_samples bad;
 } shoal_batch;
 
 typedef struct shoal_loader shoal_loader;
-/** ERR_UNSUPPORTED if it holds text, which no model takes yet. */
-shoal_status shoal_loader_check_kind(const shoal_dataset *d);
 /** The data set is borrowed and must outlive the loader; with depth > 0 the loader's thread reads from it.  Starts at
  *  position 0 of epoch 0; prefetching begins with the first seek or next.
- *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that leaves no batch, or augmentation of data
- *          other than images; ERR_UNSUPPORTED as shoal_loader_check_kind
+ *  @return ERR_ARG for a batch of 0, a rank outside the size, DROP that leaves no batch, augmentation of data
+ *          other than images, or parts sorted by label of text
  *  Cost    memory for depth + 1 batches of this rank; no allocation afterwards */
 shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c, shoal_loader **out);
 void shoal_loader_destroy(shoal_loader *l);

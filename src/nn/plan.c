@@ -166,12 +166,13 @@ static shoal_status find_loss(shoal_plan *p, const int32_t *y, float grad_scale)
   const shoal_planned *last = &p->node[p->model->nodes - 1];
   const float *logits = slot_at(p, p->node[p->logits].y);
   float *dlogits = slot_at(p, p->dlogits);
+  const float scale = grad_scale * (float)p->batch / (float)p->rows; /* a sample's loss is the mean over its labels */
   if (p->dense_logits >= 0) {
     float *dense = slot_at(p, p->dense_logits);
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
-  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, grad_scale,
+  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, scale,
                               !p->training, dlogits, p->result.at));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));

@@ -41,17 +41,17 @@ size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratc
 int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
-  double loss; /* summed over samples */
+  double loss; /* summed over labels */
   int64_t correct, samples;
   int64_t left_out,
       first_left_out; /* rows whose outputs are not finite, not in TRAIN mode; the first, within its batch */
 } shoal_score;
 
 /** Forward and loss.  @param x [batch, …input] f32 dense, the backend's memory (nn/input.h brings it there), unchanged until
- *  backward is done; @param y labels in host memory, one per row of logits, [batch] as a rule (negative: ignored; NULL: no
+ *  backward is done; @param y labels in host memory, one per row of logits, [batch, shoal_model_labels] (negative: ignored; NULL: no
  *  loss).  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
- *  sum over ranks the global mean.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
+ *  sum over ranks the global mean: where samples have several labels, of the means over these.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
  *  outputs, or their range, are not finite are ignored, too, and counted as left_out.  `at` may be NULL if
  *  there is no dropout.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
  *  if params belong to another model. */

@@ -551,9 +551,6 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
     st = verdict(&f);
   }
   if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
-  if (st == SHOAL_OK && f.info->kind == SHOAL_DATA_TEXT)
-    shoal_warn("%s holds text, which no network takes yet: it can be inspected and repacked, and not be trained with",
-               shoal_dataset_path(d));
   if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
   if (st == SHOAL_OK) warn_of_scales(&f);

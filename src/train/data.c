@@ -136,6 +136,18 @@ static shoal_status sum_samples(shoal_session *s)
   return st;
 }
 
+/* Samples of text are as long as the run says. */
+static shoal_status take_context(const shoal_session *s)
+{
+  const shoal_data_info *i = shoal_dataset_info(s->data.set);
+  const shoal_config *c = s->world.config;
+  if (i->kind == SHOAL_DATA_TEXT) return shoal_dataset_set_context(s->data.set, shoal_config_int(c, "data.context"));
+  SHOAL_CHECK(!shoal_config_given(c, "data.context"), SHOAL_ERR_USAGE,
+              "data.context is for text, and %s holds %s: leave it out", shoal_dataset_path(s->data.set),
+              shoal_data_kind_name(i->kind));
+  return SHOAL_OK;
+}
+
 static shoal_status open_dataset(shoal_session *s)
 {
   shoal_texts files = { 0 };
@@ -147,7 +159,7 @@ static shoal_status open_dataset(shoal_session *s)
   shoal_log_keep_warnings();
   st = shoal_dataset_open_all((const char *const *)files.at, files.n, &s->data.set);
   shoal_texts_free(&files);
-  if (st == SHOAL_OK) st = shoal_loader_check_kind(s->data.set);
+  if (st == SHOAL_OK) st = take_context(s);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK) st = sum_samples(s);

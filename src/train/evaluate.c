@@ -128,7 +128,7 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     score->left_out = 0;
     SHOAL_TRY(shoal_batch_input(&s->run, b, &x));
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, x, b->y, 0, score));
-    if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out);
+    if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out / shoal_model_labels(s->run.model));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
 }

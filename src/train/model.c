@@ -4,6 +4,21 @@
 #include "method/common/batch.h"
 #include "train/session.h"
 
+/* Tokens are numbers of rows, not quantities: they are for tables, and tables for nothing else. */
+static shoal_status check_tokens(const shoal_session *s, const shoal_data_info *i, const shoal_model *m)
+{
+  const bool text = i->kind == SHOAL_DATA_TEXT;
+  const char *path = shoal_dataset_path(s->data.set);
+  SHOAL_CHECK(!text || shoal_model_reads_tokens(m), SHOAL_ERR_USAGE,
+              "%s holds text, and model %s has no layer that reads tokens: begin it with { op: embedding, rows: "
+              "classes, width: 64 }",
+              path, m->name);
+  SHOAL_CHECK(text || !shoal_model_reads_tokens(m), SHOAL_ERR_USAGE,
+              "model %s reads tokens, and %s holds %s: give it text, made by `shoal data import text`", m->name, path,
+              shoal_data_kind_name(i->kind));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_session_build_model(shoal_session *s)
 {
   SHOAL_TRY(shoal_optim_configure(s->world.config, &s->model.optim));
@@ -14,6 +29,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   const shoal_data_info *info = shoal_dataset_info(s->data.set);
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->world.config, "model.name"));
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
+  SHOAL_TRY(check_tokens(s, info, s->model.whole));
   s->run.model = s->model.whole;
   s->run.form = &s->model.form;
   s->run.alike = shoal_session_one_copy(s) ? s->run.all : NULL;

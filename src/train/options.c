@@ -49,6 +49,8 @@ static const shoal_option run_options[] = {
     "for "
     "networks with batch norm, which normalise over a rank's share.",
     NULL },
+  { "data.context", SHOAL_OPT_INT, "128", "tokens", "[1,16777216]",
+    "Text: tokens of a sample; for each of them the network is to say which one follows.", NULL },
   { "data.augment", SHOAL_OPT_WORDS, "", NULL, "crop4|hflip",
     "Random changes of training images: crop after padding by 4, mirror left-right.", NULL },
   { "data.last", SHOAL_OPT_ENUM, "short", NULL, "short|drop|pad",

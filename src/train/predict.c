@@ -115,6 +115,9 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   const shoal_data_info *info = shoal_dataset_info(p->set);
   SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
                                    trained->feature_names));
+  SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT && !shoal_model_reads_tokens(p->network.model), SHOAL_ERR_UNSUPPORTED,
+              "%s: predictions of text are not written yet; a run's metrics.csv has loss and accuracy per token",
+              shoal_dataset_path(p->set));
   SHOAL_TRY(check_shape(p));
   shoal_dataset_scale(p->set, &scales, &mean, &std);
   SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",

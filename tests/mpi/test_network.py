@@ -7,8 +7,9 @@ import json
 import os
 
 import h5py
+import numpy as np
 import pytest
-from harness import arrays, assert_equal, assert_one_error, metrics, newest, said, sampled, sets, shoal, train
+from harness import ROOT, arrays, assert_equal, assert_one_error, metrics, newest, said, sampled, sets, shoal, train
 
 METHODS = {
     "sync": [],
@@ -75,6 +76,52 @@ def test_network_name(glyphs, method):
     r = train(2, "file", *base, *sets(model__file="net.yaml", run__epochs=3))
     told = "1 layer of the network has changed since the checkpoint: was { name: fc2, op: linear, width: 24, relu: true, cut: true }; is {"
     assert r.stderr.count(told) == 1, said(r)
+
+
+TOKENS = """layers:
+  - { name: table, op: embedding, rows: classes, width: 12 }
+  - { name: places, op: parameter, shape: [8, 12] }
+  - { name: placed, op: add, in: [table, places] }
+  - { name: norm, op: layernorm, cut: true }
+  - { name: fc1, op: linear, width: 24, relu: true }
+  - { name: fc2, op: linear, width: 12 }
+  - { name: sum, op: add, in: [placed, fc2] }
+  - { name: fc, op: linear, width: classes, cut: true }
+"""
+
+
+def test_network_text(tmp_path, monkeypatch):
+    """Text, a label for each token: one rank and two train the same network, which goes on as it began; its loss is that of an
+    independent evaluation, over the windows of the test split."""
+    monkeypatch.chdir(tmp_path)
+    shoal(*"data synth text -o text.h5 --train 900 --test 200".split())
+    with open("net.yaml", "w") as f:
+        f.write(TOKENS)
+    base = [*sets(data__file="text.h5", data__context=8, data__global_batch=10, model__file="net.yaml", optim__lr=0.5, run__epochs=1)]
+    train(2, "whole", *base)
+    train(2, "parts", *base, *sets(run__steps=7))
+    train(2, "parts", *base)
+    assert_equal(newest("whole"), newest("parts"), "text goes on otherwise than it began", "model/", "replica/")
+    train(1, "one", *base)
+    one, two = arrays(newest("one")), arrays(newest("whole"))
+    for k in one:
+        if k.startswith("model/"):
+            assert two[k] == pytest.approx(one[k], abs=1e-5), k
+    shoal("ckpt", "export", "runs/one", "-o", "one.h5")
+    predict = {"__name__": "predict"}
+    with open(f"{ROOT}/docs/predict.py") as f:
+        exec(f.read(), predict)
+    with h5py.File("one.h5") as model, h5py.File("text.h5") as data:
+        t = data["test/tokens"][:].astype(int)
+        n = (len(t) - 1) // 8
+        p = predict["predict"](model, t[:8 * n].reshape(n, 8)).reshape(8 * n, -1)
+    last, after = metrics("one")[-1], t[1:8 * n + 1]
+    assert float(last["test_loss"]) == pytest.approx(-np.log(p[range(8 * n), after]).mean(), abs=1e-5)
+    assert float(last["test_acc"]) == pytest.approx((p.argmax(1) == after).mean(), abs=1e-6)
+    assert float(last["test_loss"]) < 4.5, "a text of 256 bytes"
+    for method, words in (("ist", "model net has no hidden units"), ("local", "a head after an output of 2 dimensions")):
+        r = train(2, method, *base, *sets(method__name=method), *METHODS[method], code=2)
+        assert_one_error(r, words)
 
 
 def test_network_refused(glyphs):

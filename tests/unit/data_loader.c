@@ -521,6 +521,85 @@ static void test_refused(void)
   CHECK_REFUSED(shoal_loader_create(sorted_set, &c, &l), SHOAL_ERR_ARG, "-1 batches ahead");
 }
 
+/* ---- text ---- */
+
+enum { TOKENS = 103, CONTEXT = 7 };
+
+static int64_t token_at(uint64_t i, int bytes)
+{
+  return (int64_t)(i * 2654435761u % (bytes == 1 ? 256 : 1000));
+}
+
+static void fill_byte(uint64_t i, void *x, int32_t *y)
+{
+  *(uint8_t *)x = (uint8_t)token_at(i % TOKENS, 1);
+  *y = 0;
+}
+
+static void fill_word(uint64_t i, void *x, int32_t *y)
+{
+  *(uint16_t *)x = (uint16_t)token_at(i % TOKENS, 2);
+  *y = 0;
+}
+
+/* Samples are windows, each token's label the one behind it, in the order of any samples; from memory and from the file. */
+static void check_text(const char *path, int bytes, uint64_t hold, int size)
+{
+  shoal_dataset *d;
+  uint64_t seen = 0, n = (TOKENS - 1) / CONTEXT;
+  REQUIRE(shoal_dataset_open(path, &d) == SHOAL_OK, "%s", path);
+  shoal_dataset_hold(d, hold);
+  CHECK_OK(shoal_dataset_set_context(d, CONTEXT));
+  const shoal_data_info *info = shoal_dataset_info(d);
+  CHECK_EQ(info->n[SHOAL_TRAIN], n);
+  CHECK_EQ(info->n[SHOAL_TEST], 0, "what is no longer than a sample");
+  CHECK_EQ(info->labels, CONTEXT);
+  shoal_perm order;
+  shoal_perm_init(&order, SEED, SHOAL_RNG_ORDER, 1, n);
+  for (int rank = 0; rank < size; rank++) {
+    shoal_loader *l = make(d, config(rank, size, 4, 2));
+    CHECK_OK(shoal_loader_seek(l, 1, 0));
+    for (const shoal_batch *b; (b = next(l));)
+      for (int64_t i = 0; i < b->n; i++) {
+        CHECK_EQ(b->ids[i], shoal_perm_at(&order, b->position + b->slot0 + (uint64_t)i));
+        seen |= UINT64_C(1) << b->ids[i];
+        for (int64_t k = 0; k < CONTEXT; k++) {
+          uint64_t at = b->ids[i] * CONTEXT + (uint64_t)k;
+          CHECK_EQ(b->x[i * CONTEXT + k], (float)token_at(at, bytes), "token %d", (int)at);
+          CHECK_EQ(b->y[i * CONTEXT + k], token_at(at + 1, bytes), "what follows token %d", (int)at);
+        }
+      }
+    shoal_loader_destroy(l);
+  }
+  CHECK_EQ(seen, (UINT64_C(1) << n) - 1, "%d ranks", size);
+  shoal_dataset_close(d);
+}
+
+static void test_text(void)
+{
+  shoal_dataset *d;
+  shoal_loader *l = NULL;
+  write_set(temp_path("bytes.h5"), SHOAL_DATA_TEXT, SHOAL_SHAPE(1), 1, TOKENS, CONTEXT, 256, fill_byte);
+  write_set(temp_path("words.h5"), SHOAL_DATA_TEXT, SHOAL_SHAPE(1), 2, TOKENS, CONTEXT, 1000, fill_word);
+  for (int k = 0; k < 8; k++)
+    check_text(temp_path(k & 1 ? "words.h5" : "bytes.h5"), k & 1 ? 2 : 1, k & 2 ? UINT64_MAX : 0, k & 4 ? 3 : 1);
+  REQUIRE(shoal_dataset_open(temp_path("bytes.h5"), &d) == SHOAL_OK, "bytes");
+  CHECK_STATUS(shoal_dataset_set_context(d, TOKENS), SHOAL_ERR_USAGE);
+  CHECK_HAS(check_error(),
+            "/train/tokens has 103 tokens, and a sample needs 103 and the one that follows: lower data.context");
+  CHECK_OK(shoal_dataset_set_context(d, TOKENS - 1));
+  shoal_loader_config c = config(0, 1, 1, 0);
+  c.share = SHOAL_SHARE_STRIDED;
+  c.shard = SHOAL_SHARD_SORTED;
+  CHECK_STATUS(shoal_loader_create(d, &c, &l), SHOAL_ERR_ARG);
+  CHECK_HAS(check_error(), "no label to sort them by: set data.shards to drawn or fixed");
+  c = config(0, 1, 1, 0);
+  c.hflip = true;
+  CHECK_STATUS(shoal_loader_create(d, &c, &l), SHOAL_ERR_ARG);
+  CHECK_HAS(check_error(), "holds text; hflip is for images");
+  shoal_dataset_close(d);
+}
+
 int main(void)
 {
   temp_make();
@@ -544,6 +623,7 @@ int main(void)
   test_wrong_label();
   test_shutdown();
   test_refused();
+  test_text();
   shoal_dataset_close(sorted_set);
   shoal_dataset_close(image_set);
   return check_done();

@@ -297,7 +297,7 @@ double rig_forward(rig *r)
   r->params->version++;
   REQUIRE(shoal_plan_forward(r->plan, r->params, &r->at, r->x, r->y, 1.0f / (float)r->batch, &s) == SHOAL_OK,
           "forward");
-  return s.loss / (double)r->batch;
+  return s.loss / (double)(r->batch * shoal_model_labels(r->m));
 }
 
 double rig_step(rig *r)

@@ -638,16 +638,19 @@ def test_bomb(piece):
 
 
 def test_text():
-    """What text is good for is said where it is imported, and that too short a one has no test split."""
+    """Too short a text has no test split, and needs a network that reads it."""
     for n, words in ((40, ""), (9, "no test split: of 9 bytes none is for testing")):
         with open("a.txt", "wb") as f:
             f.write(b"x" * n)
         said = run([program(), "data", "import", "text", "a.txt", "-o", "t.h5"], base=PLAIN_ENV, timeout=10).stderr
-        assert "t.h5 holds text, which no network takes yet" in said and words in said and ("no test split" in said) == (n < 10), said
-    for network in (("mlp",), ("resnet20", "--set", "ckpt.best=test_loss")):
-        r = run([program(), "train", "--set", f"model.name={network[0]}", "--set", "data.file=t.h5", *network[1:]], base=PLAIN_ENV,
-                timeout=20, code=2)
-        assert "t.h5 holds text, which no network takes yet: train with" in r.stderr and not os.path.exists("runs"), r.stderr
+        assert words in said and ("no test split" in said) == (n < 10), said
+    for network, words in (("mlp", "t.h5 holds text, and model mlp has no layer that reads tokens: begin it with"),
+                           ("resnet20", "model resnet20 takes images")):
+        r = run([program(), "train", "--set", f"model.name={network}", "--set", "data.file=t.h5", "--set", "data.context=8"],
+                base=PLAIN_ENV, timeout=20, code=2)
+        assert_one_error(r, words)
+    r = run([program(), "train", "--set", "model.name=mlp", "--set", "data.file=t.h5"], base=PLAIN_ENV, timeout=20, code=2)
+    assert_one_error(r, "t.h5: /train/tokens has 9 tokens, and a sample needs 128 and the one that follows: lower data.context")
 
 
 @pytest.mark.parametrize("kind, sources", (("idx", ("images.gz", "labels.gz")), ("cifar10", ("data_batch_1.bin",)),

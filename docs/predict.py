@@ -79,6 +79,12 @@ def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, run
     elif kind == "concat":
         n = max(len(part) for part in (x, *others))
         x = np.concatenate([np.broadcast_to(part, (n, *part.shape[1:])) for part in (x, *others)], 1)
+    elif kind == "attention":
+        q, k, v = (i.reshape(*i.shape[:2], layer["heads"], -1).swapaxes(1, 2) for i in (x, *others))
+        s = q @ k.swapaxes(2, 3) / math.sqrt(q.shape[3])
+        s = np.where(np.tri(*s.shape[2:], dtype=bool) | (not layer["causal"]), s, -np.inf)
+        p = np.exp(s - s.max(3, keepdims=True))
+        x = (p / p.sum(3, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape)
     elif kind == "reshape":
         x = x.reshape(len(x), *layer["shape"])
     elif kind == "transpose":

@@ -131,6 +131,8 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .gap = { n->dilation[0] - 1, n->dilation[1] - 1 },
                         .groups = n->groups,
                         .rows = n->rows,
+                        .heads = n->heads,
+                        .causal = n->causal,
                         .ceil = n->ceil,
                         .count_pad = n->count_pad,
                         .bias = n->bias,

@@ -64,6 +64,8 @@ typedef struct {
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2], dilation[2], groups;
   int64_t rows;                  /* EMBEDDING: of its table */
+  int heads;                     /* ATTENTION */
+  bool causal;                   /* ATTENTION */
   shoal_shape shape;             /* RESHAPE, PARAMETER: of a sample; one dimension may be -1, the rest */
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   bool ceil, count_pad;          /* pools */

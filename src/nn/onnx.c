@@ -10,6 +10,7 @@
 #include "base/texts.h"
 #include "nn/foreign_impl.h"
 #include "nn/model_impl.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,6 +228,61 @@ static const char *value_of(const writer *w, int v)
   return v < 0 ? w->input : w->value[v];
 }
 
+/* [n, rows, width] as [n, heads, rows, width / heads], or turned to [n, heads, width / heads, rows]. */
+static void put_heads(writer *w, const shoal_node *n, int k, bool turned, const char *output)
+{
+  const shoal_shape *in = shoal_value_shape(w->f->model, n->in[k]);
+  const int order[2][4] = { { 0, 2, 1, 3 }, { 0, 2, 3, 1 } };
+  char part[VALUE_MAX];
+  snprintf(part, sizeof part, "%.*s/split", (int)(sizeof part - sizeof "/split"), output);
+  simple(w, "Reshape", value_of(w, n->in[k]),
+         put_shape(w, output, &SHOAL_SHAPE(in->dim[0], n->heads, in->dim[1] / n->heads)), part);
+  begin(w, "Transpose", output);
+  take(w, part);
+  add_ints(w, "perm", order[turned], 4);
+  end(w);
+}
+
+/* 0 for what a query sees, and the lowest number of 32 bits for what it does not. */
+static shoal_status put_mask(writer *w, const char *name, int64_t n)
+{
+  double *x;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)(n * n), &x));
+  for (int64_t i = 0; i < n * n; i++) x[i] = i % n <= i / n ? 0 : -3.4028234663852886e38;
+  put_constant(w, name, &SHOAL_SHAPE(n, n), x);
+  free(x);
+  return SHOAL_OK;
+}
+
+static void put_attention(writer *w, const shoal_node *n, const char *output)
+{
+  static const char *const ends[] = { "queries", "keys",   "values", "products", "scaled",
+                                      "masked",  "shares", "heads",  "rows" };
+  enum { Q, K, V, PRODUCTS, SCALED, MASKED, SHARES, HEADS, IN_ORDER, PARTS };
+  char part[PARTS][VALUE_MAX], mask[VALUE_MAX], scale[VALUE_MAX];
+  const int order[4] = { 0, 2, 1, 3 };
+  const double by = 1 / sqrt((double)n->out.dim[1] / n->heads);
+  for (int i = 0; i < PARTS; i++) snprintf(part[i], sizeof part[i], "%s/%s", n->name, ends[i]);
+  snprintf(mask, sizeof mask, "%s/mask", n->name);
+  snprintf(scale, sizeof scale, "%s/scale", n->name);
+  for (int k = 0; k < 3; k++) put_heads(w, n, k, k == 1, part[k]);
+  simple(w, "MatMul", part[Q], part[K], part[PRODUCTS]);
+  put_constant(w, scale, &(shoal_shape){ 0 }, &by);
+  simple(w, "Mul", part[PRODUCTS], scale, part[SCALED]);
+  if (n->causal && w->st == SHOAL_OK) w->st = put_mask(w, mask, n->out.dim[0]);
+  if (n->causal) simple(w, "Add", part[SCALED], mask, part[MASKED]);
+  begin(w, "Softmax", part[SHARES]);
+  take(w, part[n->causal ? MASKED : SCALED]);
+  add_int(w, "axis", -1);
+  end(w);
+  simple(w, "MatMul", part[SHARES], part[V], part[HEADS]);
+  begin(w, "Transpose", part[IN_ORDER]);
+  take(w, part[HEADS]);
+  add_ints(w, "perm", order, 4);
+  end(w);
+  simple(w, "Reshape", part[IN_ORDER], put_shape(w, n->name, &n->out), output);
+}
+
 static void take_all(writer *w, const shoal_node *n)
 {
   for (int k = 0; k < shoal_node_inputs(n); k++) take(w, value_of(w, n->in[k]));
@@ -354,6 +410,9 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     begin(w, "Flatten", output);
     take(w, x);
     break;
+  case SHOAL_OP_ATTENTION:
+    put_attention(w, n, output);
+    return;
   case SHOAL_OP_EMBEDDING:
     simple(w, "Gather", weight, x, output);
     return;

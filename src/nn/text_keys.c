@@ -19,6 +19,8 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "stride", SHOAL_KEY_PAIR, false, AT(stride), WINDOWED, 1, MOST },
   { "pad", SHOAL_KEY_PAIR, false, AT(pad), WINDOWED, 0, MOST },
   { "dilation", SHOAL_KEY_PAIR, false, AT(dilation), BIT(CONV), 1, MOST },
+  { "heads", SHOAL_KEY_COUNT, true, AT(heads), BIT(ATTENTION), 1, MOST },
+  { "causal", SHOAL_KEY_FLAG, false, AT(causal), BIT(ATTENTION), 0, 0 },
   { "groups", SHOAL_KEY_COUNT, false, AT(groups), BIT(CONV), 1, MOST },
   { "ceil", SHOAL_KEY_FLAG, false, AT(ceil), BIT(MAXPOOL) | BIT(AVGPOOL), 0, 0 },
   { "count_pad", SHOAL_KEY_FLAG, false, AT(count_pad), BIT(AVGPOOL), 0, 0 },
@@ -86,6 +88,8 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   const int64_t *usual = n->kind == SHOAL_OP_CONV ? (int64_t[]){ 1, 1 } : f.kernel;
   if (f.stride[0] == usual[0] && f.stride[1] == usual[1]) f.stride[0] = f.stride[1] = 0;
   f.groups = n->groups;
+  f.heads = n->heads;
+  f.causal = n->causal;
   f.ceil = n->ceil;
   f.count_pad = n->count_pad;
   f.shape = n->shape;

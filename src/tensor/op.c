@@ -261,6 +261,25 @@ static shoal_status infer_transpose(const shoal_op_desc *d, shoal_shape *out)
   return SHOAL_OK;
 }
 
+static shoal_status infer_attention(const shoal_op_desc *d, shoal_shape *out)
+{
+  static const char *const names[] = { "queries", "keys", "values" };
+  char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT], c[SHOAL_SHAPE_TEXT];
+  const shoal_shape *q = &d->in[0], *k = &d->in[1];
+  SHOAL_TRY(check_inputs(d));
+  for (int i = 0; i < 3; i++) SHOAL_TRY(check_shape("attention", names[i], &d->in[i], 3, 3));
+  SHOAL_CHECK(shoal_shape_equal(k, &d->in[2]) && q->dim[0] == k->dim[0] && q->dim[2] == k->dim[2] &&
+                  (!d->causal || q->dim[1] == k->dim[1]),
+              SHOAL_ERR_ARG, "attention: queries are %s, keys %s and values %s; %s", shoal_shape_text(q, a),
+              shoal_shape_text(k, b), shoal_shape_text(&d->in[2], c),
+              d->causal ? "where it is causal, all must have the same shape"
+                        : "all must have the same width, keys and values the same shape");
+  SHOAL_CHECK(d->heads >= 1 && q->dim[2] % d->heads == 0, SHOAL_ERR_ARG,
+              "attention: %d heads of a width of %lld; the width must be a multiple", d->heads, (long long)q->dim[2]);
+  *out = *q;
+  return SHOAL_OK;
+}
+
 static shoal_status infer_same(const shoal_op_desc *d, shoal_shape *out)
 {
   SHOAL_TRY(check_shape(shoal_op_kind_name(d->kind), "input", &d->in[0], 1, SHOAL_MAX_DIMS));
@@ -328,6 +347,8 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     return infer_reshape(d, out);
   case SHOAL_OP_TRANSPOSE:
     return infer_transpose(d, out);
+  case SHOAL_OP_ATTENTION:
+    return infer_attention(d, out);
   case SHOAL_OP_COUNT:
     break;
   }
@@ -379,6 +400,10 @@ void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGH
 double shoal_op_macs(const shoal_op_desc *d)
 {
   shoal_shape w[SHOAL_OP_WEIGHTS], out = { 0 };
+  if (d->kind == SHOAL_OP_ATTENTION) { /* products with keys and with values; where it is causal, of half of them */
+    const double t = (double)d->in[0].dim[1], s = d->causal ? (t + 1) / 2 : (double)d->in[1].dim[1];
+    return 2 * (double)d->in[0].dim[0] * t * s * (double)d->in[0].dim[2];
+  }
   if (d->kind != SHOAL_OP_LINEAR && d->kind != SHOAL_OP_CONV) return 0;
   shoal_op_weight_shapes(d, w);
   if (shoal_op_infer(d, &out) != SHOAL_OK) return 0;

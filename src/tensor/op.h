@@ -58,7 +58,9 @@ enum { SHOAL_OP_ROWS = 1 << 24 }; /* of a table: f32 has all whole numbers up to
   X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */          \
   X(PARAMETER, "parameter", 0, 0) /* y[n, …] = w0 […] for every sample: learned numbers as a layer */                  \
   X(EMBEDDING, "embedding", 1, 1) /* x[…] -> y[…, width] = w0[x]; w0 [rows, width]; zeros for what is no row; no dx */ \
-  X(DROPOUT, "dropout", 1, 1)     /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
+  X(ATTENTION, "attention", 3,                                                                                             \
+    3)                        /* queries [n,t,w], keys and values [n,s,w] -> y [n,t,w]; see tensor/ref/attention.c */      \
+  X(DROPOUT, "dropout", 1, 1) /* training: y = mask * x / (1-p), mask by element index; evaluation: copy */
 #define X(name, ...) SHOAL_OP_##name,
 typedef enum { SHOAL_OP_LIST(X) SHOAL_OP_COUNT } shoal_op_kind;
 #undef X
@@ -77,6 +79,8 @@ typedef struct {
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   int gap[2];                    /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
   int64_t rows;                  /* EMBEDDING: of its table; x are whole numbers below it */
+  int heads;                     /* ATTENTION: w is cut into so many */
+  bool causal;                   /* ATTENTION: query i sees the keys up to i; t is s */
   int groups;                    /* CONV: output channels in so many groups, each of which reads as many groups of
                                            inputs; 0 is 1 */
   bool bias;
@@ -107,8 +111,8 @@ int shoal_op_inputs(const shoal_op_desc *d);
  *  that LINEAR, EMBEDDING and CONV take their output width from out.dim[last], of EMBEDDING one further, and out.dim[1], and RESHAPE the shape of a sample from
  *  out.dim[1], …, where one -1 is what is left; PARAMETER takes all of `out`. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
-/** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR and CONV; 0 for the
- *  rest).  Both require a description that shoal_op_infer accepts, with the output width in `d->out`. */
+/** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR, CONV and ATTENTION; 0 for
+ *  the rest).  Both require a description that shoal_op_infer accepts, with the output width in `d->out`. */
 void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS]);
 double shoal_op_macs(const shoal_op_desc *d);
 

@@ -44,6 +44,10 @@ static void put_layers(const shoal_model *m, shoal_json *j)
       for (int d = 0; d < n->out.ndim; d++) shoal_json_int(j, NULL, turns ? n->order[d] : n->out.dim[d]);
       shoal_json_end(j);
     }
+    if (n->kind == SHOAL_OP_ATTENTION) {
+      shoal_json_int(j, "heads", n->heads);
+      shoal_json_bool(j, "causal", n->causal);
+    }
     if (n->kind == SHOAL_OP_CONV) shoal_json_int(j, "groups", n->groups);
     if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
     if (n->kind == SHOAL_OP_LEAKYRELU) shoal_json_real(j, "slope", n->slope);

@@ -83,6 +83,10 @@ TOKENS = """layers:
   - { name: places, op: parameter, shape: [8, 12] }
   - { name: placed, op: add, in: [table, places] }
   - { name: norm, op: layernorm, cut: true }
+  - { name: q, op: linear, width: 12 }
+  - { name: k, op: linear, width: 12, in: norm }
+  - { name: v, op: linear, width: 12, in: norm }
+  - { name: heads, op: attention, heads: 3, causal: true, in: [q, k, v] }
   - { name: fc1, op: linear, width: 24, relu: true }
   - { name: fc2, op: linear, width: 12 }
   - { name: sum, op: add, in: [placed, fc2] }

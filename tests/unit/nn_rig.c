@@ -211,7 +211,7 @@ static void build_wide(shoal_model *m)
   put_linear(m, "fc2", x, 3, false, 1);
 }
 
-/* Of tokens: a table, learned places, and a label for each token. */
+/* Of tokens: a table, learned places, attention, and a label for each token. */
 static void build_tokens(shoal_model *m)
 {
   shoal_node n = shoal_node_make(SHOAL_OP_EMBEDDING, "table", -1);
@@ -221,7 +221,15 @@ static void build_tokens(shoal_model *m)
   n = shoal_node_make(SHOAL_OP_PARAMETER, "places", SHOAL_NO_INPUT);
   n.shape = m->node[x].out;
   x = put_add(m, "placed", x, put(m, n, SHOAL_INIT_UNIFORM), false, 0);
-  int y = put_linear(m, "fc1", put_plain(m, SHOAL_OP_LAYERNORM, "norm", x, false, 1, -1), 7, true, 1);
+  int y = put_plain(m, SHOAL_OP_LAYERNORM, "norm", x, false, 1, -1);
+  int q = put_linear(m, "q", y, 6, false, 1), k = put_linear(m, "k", y, 6, false, 1);
+  int v = put_linear(m, "v", y, 6, false, 1);
+  n = shoal_node_make(SHOAL_OP_ATTENTION, "heads", q);
+  n.in[1] = k, n.in[2] = v;
+  n.heads = 2;
+  n.causal = true;
+  n.unit = 1;
+  y = put_linear(m, "fc1", put(m, n, SHOAL_INIT_ZERO), 7, true, 1);
   x = put_add(m, "sum", x, put_linear(m, "fc2", y, 5, false, 1), false, 1);
   put_linear(m, "fc", x, (int)m->classes, false, 1);
 }

@@ -220,6 +220,14 @@ static void test_refusals(void)
       "each token" },
     { "layers:\n  - { op: flatten }\n  - { op: embedding, rows: 3, width: 4 }\n",
       "layer embedding2: embedding: reads tokens, so its input must be the network's" },
+    { "layers:\n  - { op: reshape, shape: [32, 96], name: a }\n  - { op: relu, name: b }\n  - { op: tanh, name: c, in: "
+      "a }\n"
+      "  - { op: attention, heads: 5, in: [a, b, c] }\n",
+      "net.yaml:5:5: layer attention4: attention: 5 heads of a width of 96; the width must be a multiple" },
+    { "layers:\n  - { op: reshape, shape: [32, 96], name: a }\n  - { op: relu, name: b }\n  - { op: linear, width: 5, "
+      "name: c }\n"
+      "  - { op: attention, heads: 1, in: [a, b, c] }\n",
+      "attention: queries are [1,32,96], keys [1,32,96] and values [1,32,5]; all must have the same width" },
     { "input: [1, 28, 28]\nlayers:\n  - { op: flatten }\n",
       "net.yaml:1: the network is for inputs [1,28,28], and samples of the data are [3,32,32]" },
     { "layers:\n  - { op: flatten }\nclasses: 7\n", "net.yaml:3: the network is for 7 classes, and the data have 10" },

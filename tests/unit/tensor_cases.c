@@ -212,6 +212,20 @@ static void shape_cases(void)
     d->training = i % 2;
   }
   static const struct {
+    int64_t n, queries, keys, width;
+    int heads;
+    bool causal;
+  } heads[] = { { 2, 5, 5, 12, 3, true },     { 1, 1, 1, 1, 1, true },    { 2, 37, 37, 32, 2, true },
+                { 1, 150, 150, 16, 1, true }, { 2, 7, 11, 10, 2, false }, { 1, 33, 140, 34, 2, false } };
+  for (size_t i = 0; i < SHOAL_COUNT(heads); i++) {
+    shoal_op_desc *d = new_case(SHOAL_OP_ATTENTION, SHOAL_SHAPE(heads[i].n, heads[i].queries, heads[i].width));
+    d->in[1] = d->in[2] = SHOAL_SHAPE(heads[i].n, heads[i].keys, heads[i].width);
+    d->heads = heads[i].heads;
+    d->causal = heads[i].causal;
+    if (i == 0) *new_case(SHOAL_OP_ATTENTION, d->in[0]) = *d;
+    if (i == 0) d->training = false;
+  }
+  static const struct {
     shoal_shape in, out;
     int order[4];
   } list[] = { { { 4, { 3, 16, 4, 6 } }, { 3, { 0, 16, -1 } }, { 2, 0, 1 } },

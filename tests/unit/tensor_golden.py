@@ -43,6 +43,8 @@ CASES = [
     ("AVGPOOL", (2, 3, 8, 9), dict(kernel=(3, 3), stride=(3, 2), pad=(1, 1), ceil=True, count_pad=True)),
     ("PARAMETER", (3, 4, 5), dict()),
     ("EMBEDDING", (3, 17), dict(rows=11, out=6)),
+    ("ATTENTION", (2, 9, 12), dict(inputs=3, heads=3, causal=True)),
+    ("ATTENTION", (2, 4, 10), dict(shapes=[(2, 4, 10), (2, 7, 10), (2, 7, 10)], heads=2)),
     ("RESHAPE", (3, 10, 6), dict(sample=(4, -1, 5))),
     ("TRANSPOSE", (3, 10, 6, 4), dict(order=(2, 0, 1))),
     ("GLOBALPOOL", (3, 10, 9, 7), dict()),
@@ -82,6 +84,12 @@ def apply(kind, x, w, stats, a):
         return w[0].expand(a["batch"], *w[0].shape)
     if kind == "EMBEDDING":
         return F.embedding(x[0], w[0])
+    if kind == "ATTENTION":
+        q, k, v = (t.reshape(*t.shape[:2], a["heads"], -1).transpose(1, 2) for t in x)
+        s = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+        if a.get("causal"):
+            s = s.masked_fill(torch.ones(s.shape[2:]).triu(1).bool(), -torch.inf)
+        return (s.softmax(3) @ v).transpose(1, 2).reshape(x[0].shape)
     if kind == "RESHAPE":
         return x[0].reshape(len(x[0]), *a["sample"])
     if kind == "TRANSPOSE":
@@ -156,8 +164,8 @@ def literal(kind, shape, a):
         out[1 if kind == "CONV" else -1] = a["out"]
         fields.append(".out = { %d, { %s } }" % (len(out), ", ".join(map(str, out))))
     fields += [".%s = { %d, %d }" % (k, *a[k]) for k in ("kernel", "stride", "pad", "gap") if k in a]
-    fields += [".%s = %d" % (k, a[k]) for k in ("groups", "rows") if k in a]
-    fields += [".%s = true" % k for k in ("bias", "relu", "ceil", "count_pad") if a.get(k)]
+    fields += [".%s = %d" % (k, a[k]) for k in ("groups", "rows", "heads") if k in a]
+    fields += [".%s = true" % k for k in ("bias", "relu", "ceil", "count_pad", "causal") if a.get(k)]
     if "sample" in a:
         fields.append(".out = { %d, { 0, %s } }" % (len(a["sample"]) + 1, ", ".join(map(str, a["sample"]))))
     if "order" in a:

@@ -38,6 +38,7 @@ static shoal_cpu_planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_TRANSPOSE] = shoal_cpu_plan_flatten,
   [SHOAL_OP_PARAMETER] = shoal_cpu_plan_parameter,
   [SHOAL_OP_EMBEDDING] = shoal_cpu_plan_embedding,
+  [SHOAL_OP_ATTENTION] = shoal_cpu_plan_attention,
   [SHOAL_OP_DROPOUT] = shoal_cpu_plan_dropout,
 };
 

@@ -35,6 +35,7 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_TRANSPOSE] = shoal_ref_plan_transpose,
   [SHOAL_OP_PARAMETER] = shoal_ref_plan_parameter,
   [SHOAL_OP_EMBEDDING] = shoal_ref_plan_embedding,
+  [SHOAL_OP_ATTENTION] = shoal_ref_plan_attention,
   [SHOAL_OP_DROPOUT] = shoal_ref_plan_dropout,
 };
 

@@ -20,6 +20,7 @@ void shoal_ref_plan_mul(shoal_op *op);
 void shoal_ref_plan_concat(shoal_op *op);
 void shoal_ref_plan_parameter(shoal_op *op);
 void shoal_ref_plan_embedding(shoal_op *op);
+void shoal_ref_plan_attention(shoal_op *op);
 void shoal_ref_plan_transpose(shoal_op *op);
 void shoal_ref_plan_flatten(shoal_op *op);
 void shoal_ref_plan_dropout(shoal_op *op);

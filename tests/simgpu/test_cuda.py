@@ -165,7 +165,8 @@ def test_cuda_products(glyphs):
     """By option, products on the GPU are those of factors with 10 bits of mantissa, or 7; without, they are not."""
     glyphs(64, 16, 8)
     options = [*COMMON, *MODELS["resnet20"], *sets(run__steps=1, data__batch=32, optim__lr=0.01)]
-    train(1, "cpu", *options, *sets(device="cpu"))
+    # Winograd's algorithm rounds more, so that a relu close to a tie falls to the other side.
+    train(1, "cpu", *options, *sets(device="cpu", cpu__winograd="false"))
     train_cuda(1, "f32", *options)
     train_cuda(1, "tf32", *options, *sets(cuda__products="tf32"), env={"SIMGPU_TF32": "1"})
     assert_equal(newest("cpu"), newest("f32"), "f32", "model", tolerance=1e-4)

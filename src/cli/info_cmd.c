@@ -157,8 +157,7 @@ static shoal_status build_typical(const shoal_model_entry *e, shoal_model **out)
   shoal_status st = shoal_run_configure(NULL, sets, SHOAL_COUNT(sets), &c);
   free(model);
   SHOAL_TRY(st);
-  shoal_shape image = strcmp(e->name, "mlp") == 0 ? SHOAL_SHAPE(1, 28, 28) : SHOAL_SHAPE(3, 32, 32);
-  st = e->build(c, &image, 10, out);
+  st = e->build(c, &e->typical, e->typical_classes, out);
   shoal_config_destroy(c);
   return st;
 }

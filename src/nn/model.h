@@ -222,9 +222,11 @@ typedef struct {
   const char *name, *about, *source;
   const shoal_option *options; /* under "model.", table ends with name NULL; may be NULL */
   shoal_status (*build)(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out);
+  shoal_shape typical; /* an input, and classes, for which it is described where there is no data */
+  int64_t typical_classes;
 } shoal_model_entry;
 /* mlp (model.widths, model.activation relu|gelu, model.norm none|batch|layer, model.dropout), resnet20 (model.dropout),
- * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), and file (model.file: text.h).  All take
+ * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), gpt (model.width, heads, depth, dropout), and file (model.file: text.h).  All take
  * model.smoothing. */
 size_t shoal_models(const shoal_model_entry **out);
 const shoal_model_entry *shoal_model_find(const char *name); /* NULL if unknown */

@@ -268,6 +268,97 @@ static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input,
   return end(&b, out);
 }
 
+/* ---- gpt ---- */
+
+static const shoal_option gpt_options[] = {
+  { "model.width", SHOAL_OPT_INT, "256", "numbers", "[1,65536]", "Numbers that stand for a token between two blocks.",
+    "shoal" },
+  { "model.heads", SHOAL_OPT_INT, "8", NULL, "[1,65536]", "Heads of attention; the width must be a multiple.",
+    "shoal" },
+  { "model.depth", SHOAL_OPT_INT, "6", "blocks", "[1,1000]", "Blocks of attention and two layers.", "shoal" },
+  DROPOUT("after the embedding, and before each sum"),
+  SMOOTHING,
+  { .name = NULL },
+};
+
+/* x + drop(last(…)): the way round a part of a block. */
+static int add_back(builder *b, int block, const char *part, int x, int64_t width, double p)
+{
+  char name[SHOAL_NAME_MAX];
+  int x0 = x;
+  snprintf(name, sizeof name, "h.%d.%.20s.c_proj", block, part);
+  x = linear(b, name, b->last, width, false);
+  snprintf(name, sizeof name, "h.%d.%.20s.dropout", block, part);
+  x = dropout(b, name, x, p);
+  snprintf(name, sizeof name, "h.%d.%.20s.add", block, part);
+  shoal_node n = shoal_node_make(SHOAL_OP_ADD, name, x);
+  n.in[1] = x0;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
+/* Norms before both parts (Xiong et al., ICML 2020), as in GPT-2. */
+static int gpt_block(builder *b, int block, int x, int64_t width, int heads, bool causal, double p)
+{
+  static const char *const inputs[] = { "query", "key", "value" };
+  char name[SHOAL_NAME_MAX];
+  int in[3];
+  snprintf(name, sizeof name, "h.%d.ln_1", block);
+  const int norm = plain(b, SHOAL_OP_LAYERNORM, name, x, false);
+  for (int k = 0; k < 3; k++) {
+    snprintf(name, sizeof name, "h.%d.attn.%.20s", block, inputs[k]);
+    in[k] = linear(b, name, norm, width, false);
+  }
+  snprintf(name, sizeof name, "h.%d.attn.heads", block);
+  shoal_node n = shoal_node_make(SHOAL_OP_ATTENTION, name, in[0]);
+  n.in[1] = in[1], n.in[2] = in[2];
+  n.heads = heads;
+  n.causal = causal;
+  add(b, &n, SHOAL_INIT_ZERO);
+  x = add_back(b, block, "attn", x, width, p);
+  snprintf(name, sizeof name, "h.%d.ln_2", block);
+  int y = plain(b, SHOAL_OP_LAYERNORM, name, x, false);
+  snprintf(name, sizeof name, "h.%d.mlp.c_fc", block);
+  y = linear(b, name, y, 4 * width, false);
+  snprintf(name, sizeof name, "h.%d.mlp.gelu", block);
+  plain(b, SHOAL_OP_GELU, name, y, false);
+  return add_back(b, block, "mlp", x, width, p);
+}
+
+/* Names as in GPT-2's release, but that queries, keys and values are three layers. */
+static shoal_status build_gpt(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  const int64_t width = shoal_config_int(c, "model.width");
+  const int heads = (int)shoal_config_int(c, "model.heads"), depth = (int)shoal_config_int(c, "model.depth");
+  const double p = shoal_config_float(c, "model.dropout");
+  builder b;
+  SHOAL_CHECK(input->ndim == 1, SHOAL_ERR_ARG, "model gpt takes text, samples of tokens; this data has %d dimensions",
+              input->ndim);
+  SHOAL_CHECK(width % heads == 0, SHOAL_ERR_USAGE,
+              "model.width is %lld and model.heads %d: the width must be a multiple of the heads", (long long)width,
+              heads);
+  SHOAL_TRY(start(&b, "gpt", c, input, classes));
+  shoal_node n = shoal_node_make(SHOAL_OP_EMBEDDING, "wte", -1);
+  n.rows = classes;
+  n.out.dim[0] = width;
+  int x = add(&b, &n, SHOAL_INIT_UNIFORM);
+  n = shoal_node_make(SHOAL_OP_PARAMETER, "wpe", SHOAL_NO_INPUT);
+  n.shape = SHOAL_SHAPE(input->dim[0], width);
+  const int places = add(&b, &n, SHOAL_INIT_UNIFORM);
+  n = shoal_node_make(SHOAL_OP_ADD, "embed", x);
+  n.in[1] = places;
+  x = dropout(&b, "dropout", add(&b, &n, SHOAL_INIT_ZERO), p);
+  for (int i = 0; i < depth; i++) {
+    b.unit++;
+    x = gpt_block(&b, i, x, width, heads, true, p);
+  }
+  b.unit++;
+  x = plain(&b, SHOAL_OP_LAYERNORM, "ln_f", x, false);
+  n = shoal_node_make(SHOAL_OP_LINEAR, "lm_head", x);
+  n.out.dim[0] = classes;
+  add(&b, &n, SHOAL_INIT_UNIFORM);
+  return end(&b, out);
+}
+
 /* ---- file ---- */
 
 static const shoal_option file_options[] = {
@@ -285,14 +376,48 @@ static shoal_status build_file(const shoal_config *c, const shoal_shape *input, 
 }
 
 static const shoal_model_entry zoo[] = {
-  { "mlp", "Fully connected network; images are flattened.", "shoal", mlp_options, build_mlp },
-  { "resnet20", "Residual network for 32x32 images, 9 blocks of 16, 32, 64 channels, 1x1 projections.",
-    "He et al., Deep Residual Learning, CVPR 2016, section 4.2", resnet20_options, build_resnet20 },
-  { "resnet18", "Residual network of 8 blocks, 64 to 512 channels, with the 3x3 stem for small images.",
-    "He et al., Deep Residual Learning, CVPR 2016", resnet18_options, build_resnet18 },
-  { "vgg16", "13 convolutions and one linear classifier, for small images.",
-    "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015", vgg16_options, build_vgg16 },
-  { "file", "A network of your own: the layers that model.file lists.", "docs/networks.md", file_options, build_file },
+  { "mlp",
+    "Fully connected network; images are flattened.",
+    "shoal",
+    mlp_options,
+    build_mlp,
+    { 3, { 1, 28, 28 } },
+    10 },
+  { "resnet20",
+    "Residual network for 32x32 images, 9 blocks of 16, 32, 64 channels, 1x1 projections.",
+    "He et al., Deep Residual Learning, CVPR 2016, section 4.2",
+    resnet20_options,
+    build_resnet20,
+    { 3, { 3, 32, 32 } },
+    10 },
+  { "resnet18",
+    "Residual network of 8 blocks, 64 to 512 channels, with the 3x3 stem for small images.",
+    "He et al., Deep Residual Learning, CVPR 2016",
+    resnet18_options,
+    build_resnet18,
+    { 3, { 3, 32, 32 } },
+    10 },
+  { "vgg16",
+    "13 convolutions and one linear classifier, for small images.",
+    "Simonyan and Zisserman, Very Deep Convolutional Networks, ICLR 2015",
+    vgg16_options,
+    build_vgg16,
+    { 3, { 3, 32, 32 } },
+    10 },
+  { "gpt",
+    "Decoder-only transformer for text: learned places, causal attention, norms before each part.",
+    "Radford et al., Language Models are Unsupervised Multitask Learners, 2019",
+    gpt_options,
+    build_gpt,
+    { 1, { 128 } },
+    256 },
+  { "file",
+    "A network of your own: the layers that model.file lists.",
+    "docs/networks.md",
+    file_options,
+    build_file,
+    { 3, { 3, 32, 32 } },
+    10 },
 };
 
 size_t shoal_models(const shoal_model_entry **out)

@@ -301,14 +301,25 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (line) s->record.logged_ns = shoal_now_ns();
 }
 
+/* What a loss in nats is in other words; "" where samples are no text. */
+static const char *format_text_loss(const shoal_session *s, double loss, char *buf, size_t cap)
+{
+  const shoal_data_info *i = shoal_dataset_info(s->data.set);
+  if (i->kind != SHOAL_DATA_TEXT) return "";
+  snprintf(buf, cap, ", perplexity %.4g, %.4g bits per %s", exp(loss), loss / log(2),
+           i->x_bytes == 1 ? "byte" : "token");
+  return buf;
+}
+
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[64] = "", share[16], loss[48] = "no update counted",
+  char time[32], test[128] = "", text[64], share[16], loss[48] = "no update counted",
                  speed[32] = ""; /* none without a step since the last row */
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
-    snprintf(test, sizeof test, ", test loss %.4g, accuracy %s", s->record.test_loss,
-             shoal_format_share(s->record.test_acc, share, sizeof share));
+    snprintf(test, sizeof test, ", test loss %.4g, accuracy %s%s", s->record.test_loss,
+             shoal_format_share(s->record.test_acc, share, sizeof share),
+             format_text_loss(s, s->record.test_loss, text, sizeof text));
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
   if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
   shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g%s, %s", (unsigned long long)s->clock.epoch,
@@ -461,7 +472,7 @@ static void report_tracing(const shoal_session *s)
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], memory[32], share[16];
+  char time[32], memory[32], share[16], text[64] = "";
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
@@ -470,8 +481,9 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
              shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
-    shoal_info("  test           loss %.4g, accuracy %s", s->record.test_loss,
-               shoal_format_share(s->record.test_acc, share, sizeof share));
+    shoal_info("  test           loss %.4g, accuracy %s%s", s->record.test_loss,
+               shoal_format_share(s->record.test_acc, share, sizeof share),
+               format_text_loss(s, s->record.test_loss, text, sizeof text));
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   if (!s->clock.trained)

@@ -30,6 +30,7 @@ int main(void)
     snprintf(options, sizeof options, "model.widths=[7,6] %s", mlps[i]);
     check(mlps[i], rig_model("mlp", options, &SHOAL_SHAPE(1, 3, 3), 4), 5);
   }
+  check("gpt", rig_model("gpt", "model.width=8 model.heads=2 model.depth=2 model.dropout=0.1", &SHOAL_SHAPE(5), 11), 2);
   check("mlp without hidden layers", rig_model("mlp", "model.widths=[]", &SHOAL_SHAPE(6), 3), 1);
   return check_done();
 }

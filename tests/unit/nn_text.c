@@ -116,6 +116,7 @@ static void test_round(void)
   static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
+  check_round(rig_model("gpt", "model.width=8 model.heads=2 model.depth=2 model.dropout=0.2", &SHOAL_SHAPE(5), 11));
 }
 
 /* What people need not write: names, inputs, strides of pools, units, fused relus. */

@@ -6,10 +6,12 @@
 #include "base/limit.h"
 #include "base/mem.h"
 #include "base/proto.h"
+#include "base/str.h"
 #include "nn/foreign_impl.h"
 #include "nn/import.h"
 #include "tensor/half.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -73,6 +75,28 @@ static bool find_type(const char *name, int *bytes, bool *bfloat)
   return false;
 }
 
+/* What a tensor takes by its shape, and what its offsets say of it; `bytes` is 0 where they fit no 64 bits. */
+static shoal_status check_place(const shoal_given *g, const shoal_given_tensor *t, uint64_t bytes, json_int_t begin,
+                                json_int_t end, uint64_t held)
+{
+  char takes[64] = "more bytes than any file has", beyond[96] = "";
+  if (begin >= 0 && end >= begin && (uint64_t)end <= held && (uint64_t)(end - begin) == bytes) return SHOAL_OK;
+  if (bytes) snprintf(takes, sizeof takes, "%" PRIu64 " byte%s", bytes, bytes == 1 ? "" : "s");
+  if (end > 0 && (uint64_t)end > held)
+    snprintf(beyond, sizeof beyond, " and end at byte %" PRIu64 " of a file of %" PRIu64, g->values + (uint64_t)end,
+             g->values + held);
+  shoal_str dims = { 0 };
+  for (int d = 0; d < t->ndim; d++) shoal_str_add(&dims, "%s%" PRIu64, d ? ", " : "", t->dim[d]);
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s is no safetensors, or damaged: %s of shape [%s] takes %s, its data_offsets [%lld, %lld] hold %lld%s; "
+      "copy or export it anew",
+      g->path, t->name, dims.text ? dims.text : "", takes, (long long)begin, (long long)end,
+      (long long)(begin >= 0 && end >= begin ? end - begin : 0), beyond);
+  shoal_str_free(&dims);
+  return st;
+}
+
 static shoal_status read_entry(shoal_given *g, const char *name, const json_t *entry, uint64_t held)
 {
   const json_t *shape = json_object_get(entry, "shape"), *at = json_object_get(entry, "data_offsets");
@@ -83,16 +107,18 @@ static shoal_status read_entry(shoal_given *g, const char *name, const json_t *e
   SHOAL_CHECK(find_type(type, &t.bytes, &t.bfloat), SHOAL_ERR_UNSUPPORTED,
               "%s: %s is of type %s; F64, F32, F16 and BF16 are read", g->path, name, type);
   if (t.bytes == 0) return SHOAL_OK;
-  bool good = true;
+  bool fits = true;
+  uint64_t bytes;
   for (int d = 0; d < t.ndim; d++) {
     json_int_t dim = json_integer_value(json_array_get(shape, (size_t)d));
-    good = good && dim > 0 && !__builtin_mul_overflow(t.count, (size_t)dim, &t.count) && t.count <= held;
+    SHOAL_CHECK(dim > 0, SHOAL_ERR_IO, "%s is no safetensors, or damaged: dimension %d of %s is %lld; export it anew",
+                g->path, d, name, (long long)dim);
+    fits = fits && !__builtin_mul_overflow(t.count, (size_t)dim, &t.count);
     t.dim[d] = (uint64_t)dim;
   }
+  fits = fits && !__builtin_mul_overflow((uint64_t)t.count, (uint64_t)t.bytes, &bytes);
   json_int_t begin = json_integer_value(json_array_get(at, 0)), end = json_integer_value(json_array_get(at, 1));
-  good = good && begin >= 0 && end >= begin && (uint64_t)end <= held &&
-         (uint64_t)(end - begin) == (uint64_t)t.count * (uint64_t)t.bytes;
-  if (!good) return damaged(g, "shape or place of ", name);
+  SHOAL_TRY(check_place(g, &t, fits ? bytes : 0, begin, end, held));
   t.offset = g->values + (uint64_t)begin;
   g->tensor[g->n++] = t;
   return SHOAL_OK;

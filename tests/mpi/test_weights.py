@@ -3,6 +3,7 @@
 Oracles: a run whose weights are those that another seed would have drawn, taken from a file, equals bit for bit the run that
 draws them, optimizer state and all; at a learning rate of nothing the first evaluation is the last one of the run that saved.
 """
+import json
 import os
 import re
 
@@ -120,10 +121,25 @@ def test_weights_fresh(glyphs, method):
     train(2, "wide", *wider, *sets(model__fresh="[fc3,fc4]"))
     r = train(2, "bad", *wider, *sets(model__fresh="[fc9]"), code=2)
     assert_one_error(r, "model.fresh names fc9")
-    with open("old.safetensors", "r+b") as f:
-        f.truncate(os.path.getsize("old.safetensors") - 4)
-    r = train(2, "bad", *base, *sets(model__weights="old.safetensors"), code=7)
-    assert_one_error(r, "model.weights: old.safetensors is no safetensors, or damaged: shape or place of")
+    with open("old.safetensors", "rb") as f:
+        whole = f.read()
+    n = int.from_bytes(whole[:8], "little")
+    header, size = json.loads(whole[8:8 + n]), len(whole)
+    last = max((k for k in header if k != "__metadata__"), key=lambda k: header[k]["data_offsets"][1])
+    begin, end = header[last]["data_offsets"]
+    count, shape = end - begin, header[last]["shape"]
+    takes = f"bad.safetensors is no safetensors, or damaged: {last} of shape {shape} takes {count} bytes, its data_offsets "
+
+    def bad(content, *words):
+        with open("bad.safetensors", "wb") as f:
+            f.write(content)
+        assert_one_error(train(2, "bad", *base, *sets(model__weights="bad.safetensors"), code=7), *words)
+        assert not os.path.exists("runs/bad/ckpt")
+    bad(whole[:-4], f"{takes}[{begin}, {end}] hold {count} and end at byte {size} of a file of {size - 4}; copy or export it anew")
+    for new, words in ((begin + 4, "hold 4; copy"), (end + 10**9, f"hold {count + 10**9} and end at byte ")):
+        header[last]["data_offsets"] = [begin, new]
+        text = json.dumps(header).encode()
+        bad(len(text).to_bytes(8, "little") + text + whole[8 + n:], f"{takes}[{begin}, {new}] {words}")
 
 
 def test_weights_refused(glyphs):

@@ -13,11 +13,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "train/session.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -45,20 +47,70 @@ typedef struct {
 
 /* ---- names ---- */
 
+/* "user 65001", with the name where it has one. */
+static char *owner_of(const struct stat *s)
+{
+  const struct passwd *user = getpwuid(s->st_uid);
+  return user ? shoal_strdup_printf("%s (user %ld)", user->pw_name, (long)s->st_uid)
+              : shoal_strdup_printf("user %ld", (long)s->st_uid);
+}
+
+/* Adds whose folder is in the way, the deepest that can be looked at, and what to do. */
+static shoal_status refuse_folder(const char *dir, shoal_status st)
+{
+  struct stat s;
+  char host[SHOAL_HOST_NAME], word[SHOAL_WORD];
+  char *there = shoal_strdup_printf("%s", dir), *slash;
+  shoal_str cure = { 0 };
+  while ((slash = strrchr(there, '/')) != NULL && slash > there) {
+    *slash = '\0';
+    if (stat(there, &s) != 0) continue;
+    if (access(there, W_OK | X_OK) != 0 && errno == EACCES) {
+      const bool mine = s.st_uid == geteuid();
+      char *owner = owner_of(&s);
+      shoal_str_add(&cure, "%s belongs to %s with mode %03o; `chmod %s %s`%s lets you in, or ", there, owner,
+                    (unsigned)s.st_mode & 07777, mine ? "u+rwx" : "1777", shoal_shell_word(there, word),
+                    mine ? "" : " by its owner");
+      free(owner);
+    }
+    break;
+  }
+  st = shoal_error_append(shoal_error_prefix(st, "data.stage: "),
+                          " (host %s): %sgive another folder as data.stage, or --set data.stage= and the data set is "
+                          "read where it is",
+                          shoal_host_name(host), cure.text ? cure.text : "");
+  shoal_str_free(&cure);
+  free(there);
+  return st;
+}
+
 /* A folder that only this user may write to: what is in it is trained on. */
 static shoal_status make_folder(const char *dir)
 {
   struct stat s;
-  char *above = shoal_strdup_printf("%.*s", (int)(shoal_path_base(dir) - dir - 1), dir);
+  char word[SHOAL_WORD], *above = shoal_strdup_printf("%.*s", (int)(shoal_path_base(dir) - dir - 1), dir);
   shoal_status st = shoal_make_dirs(above);
   free(above);
-  if (st == SHOAL_OK && mkdir(dir, 0700) != 0 && errno != EEXIST) st = shoal_io_fault("make", dir, errno);
-  SHOAL_TRY(st);
+  if (st == SHOAL_OK && mkdir(dir, 0700) != 0 && errno != EEXIST) st = shoal_io_fault("make the folder", dir, errno);
+  if (st != SHOAL_OK) return refuse_folder(dir, st);
   if (lstat(dir, &s) != 0) return shoal_io_fault("look at", dir, errno);
-  SHOAL_CHECK(
-      S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 022) == 0, SHOAL_ERR_IO,
-      "data.stage: %s is no folder of this user that others cannot write to: remove it, or choose another folder", dir);
-  return SHOAL_OK;
+  if (S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 022) == 0) return SHOAL_OK;
+  char *owner = owner_of(&s);
+  st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "data.stage: %s must be a folder of yours that nobody else can write to, since it is trained on what is "
+      "in it, and is a %s of %s with mode %03o: %s %s`, or give another folder as data.stage",
+      dir,
+      S_ISDIR(s.st_mode)   ? "folder"
+      : S_ISLNK(s.st_mode) ? "link"
+                           : "file",
+      owner, (unsigned)s.st_mode & 07777,
+      s.st_uid != geteuid() ? "have it removed, as by `rm -r"
+      : S_ISDIR(s.st_mode)  ? "`rm -r"
+                            : "`rm",
+      shoal_shell_word(dir, word));
+  free(owner);
+  return st;
 }
 
 static shoal_status name_copies(stage *g)

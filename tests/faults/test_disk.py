@@ -112,7 +112,7 @@ def test_disk_small(glyphs, disk):
 
 def test_disk_quota(glyphs):
     """A quota of the user counts like the disk: too little for a checkpoint is told before the training, reached while writing it
-    has its own words.  Nobody asks where there is none, and root has none."""
+    has its own words.  Nobody asks where there is none, and root has none.  A folder for data.stage that is another user's."""
     glyphs(256, 64)
     os.mkdir("runs", 0o777)
     os.chmod("runs", 0o777)
@@ -134,6 +134,10 @@ def test_disk_quota(glyphs):
     assert re.search(r"no room for more files on \S+: the 1234 inodes of this user's quota are used; 87.9 MiB free\)", r.stderr), said(r)
     assert not temporary("runs")
     quota(0, env={"QUOTA_LEFT_KIB": "20000"}, **nobody)
+    os.mkdir("stage", 0o555)
+    r = quota(7, *sets(data__stage="stage/deep", run__name="s"), env={}, **nobody)
+    words = rf"stage belongs to .*user {os.geteuid()}\) with mode 555; `chmod {'1777 stage` by its owner' if nobody else 'u.rwx stage`'} lets you in"
+    assert re.search(rf"data.stage: cannot make the folder stage/deep: Permission denied \(host \S+\): {words}, or give another folder", r.stderr), said(r)
     if os.geteuid() == 0:
         quota(0, *sets(run__name="root"), env={"QUOTA_LEFT_KIB": "1"})
 
@@ -302,7 +306,8 @@ def test_disk_stage(glyphs, disk):
     assert "$STAGE" in read("runs/d/run.yaml")  # a node may have another
     os.chmod(folder, 0o777)
     r = staged("e", copied=False, code=7)
-    assert r.stderr.count("is no folder of this user that others cannot write to") == 1, said(r)
+    words = rf"data.stage: {folder} must be a folder of yours .* is a folder of .*user {os.geteuid()}\) with mode 777: `rm -r {folder}`"
+    assert len(re.findall(words, r.stderr)) == 1, said(r)
     disk.fill(leave=100 << 10)
     r = train(2, "f", *args, *sets(data__stage=disk), code=7)
     assert re.search(r"data.stage: glyphs.h5 has \S+ KiB and \S+ has only \S+ KiB left \(tmpfs\)", r.stderr), said(r)

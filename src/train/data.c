@@ -52,8 +52,8 @@ static shoal_status size_batches(shoal_session *s)
       "data.global_batch is %llu: with method %s every rank has a batch of its own, so it must be a multiple of "
       "the %llu ranks",
       (unsigned long long)s->data.global_batch, s->method->name, (unsigned long long)p);
-  SHOAL_CHECK(n >= p, SHOAL_ERR_USAGE, "%llu training samples for %llu ranks: use fewer ranks", (unsigned long long)n,
-              (unsigned long long)p);
+  SHOAL_CHECK(n >= p, SHOAL_ERR_USAGE, "%llu training sample%s for %llu ranks: use %llu rank%s", (unsigned long long)n,
+              n == 1 ? "" : "s", (unsigned long long)p, (unsigned long long)n, n == 1 ? "" : "s or fewer");
   s->data.epoch_samples = (n + p - 1) / p;
   s->data.epoch_end = drops ? n / p / s->data.own_batch * s->data.own_batch : s->data.epoch_samples;
   return SHOAL_OK;

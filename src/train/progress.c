@@ -55,11 +55,13 @@ static void warn_of_idle(const shoal_session *s)
   uint64_t n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN], ranks = (uint64_t)s->run.share_size;
   uint64_t most = SHOAL_MIN(n, s->data.global_batch);
   if (shoal_session_strided(s) || most >= ranks) return;
-  shoal_warn("%llu %s for %llu ranks: %llu of them have nothing to compute, and only take the updates of the others; "
-             "use %llu rank%s or fewer%s",
-             (unsigned long long)most, most == n ? "training samples" : "samples in a global batch",
-             (unsigned long long)ranks, (unsigned long long)(ranks - most), (unsigned long long)most,
-             most == 1 ? "" : "s", most == n ? "" : ", or a larger data.global_batch");
+  const bool one = most == 1, one_idle = ranks - most == 1;
+  shoal_warn("%llu %s%s%s for %llu ranks: %llu of them ha%s nothing to compute, and only take%s the updates of the "
+             "others; use %llu rank%s%s",
+             (unsigned long long)most, most == n ? "training sample" : "sample", one ? "" : "s",
+             most == n ? "" : " in a global batch", (unsigned long long)ranks, (unsigned long long)(ranks - most),
+             one_idle ? "s" : "ve", one_idle ? "s" : "", (unsigned long long)most, one ? "" : "s or fewer",
+             most == n ? "" : ", or a larger data.global_batch");
 }
 
 /* Started by hand in an allocation for more: allowed, but seldom meant. */

@@ -79,6 +79,10 @@ struct shoal_dataset {
   size_t scales;        /* length of mean and std */
   double *mean, *std;
   char *class_names, *feature_names; /* or NULL */
+  int32_t
+      *class_of; /* [n_class_of] of one of several files that number their classes differently: the class of all files
+                        together for each of its own, by which its labels stay; or NULL */
+  size_t n_class_of;
   shoal_labels labels;
   void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;

@@ -350,6 +350,7 @@ void shoal_dataset_close(shoal_dataset *d)
   if (d->fd >= 0) close(d->fd);
   free(d->mean);
   free(d->class_names);
+  free(d->class_of);
   free(d->feature_names);
   if (d->has_labels) shoal_labels_fini(&d->labels);
   free(d->scratch);

@@ -78,6 +78,8 @@ static shoal_status rows_of_members(shoal_dataset *d, shoal_split split, uint64_
     step = SHOAL_MIN(n - done, m->info.n[split] - at);
     SHOAL_TRY(
         shoal_dataset_rows(m, split, at, step, x ? (char *)x + done * d->sample_bytes : NULL, y ? y + done : NULL));
+    for (uint64_t i = done; y && m->class_of && i < done + step; i++)
+      y[i] = (int32_t)shoal_labels_map(m->class_of, m->n_class_of, y[i]);
   }
   return SHOAL_OK;
 }
@@ -140,7 +142,7 @@ static shoal_status join_labels(shoal_dataset *d)
 {
   for (size_t i = 0; i < d->n_members; i++) {
     SHOAL_TRY(shoal_dataset_hold_labels(d->member[i]));
-    SHOAL_TRY(shoal_labels_merge(&d->labels, &d->member[i]->labels));
+    SHOAL_TRY(shoal_labels_merge(&d->labels, &d->member[i]->labels, d->member[i]->class_of, d->member[i]->n_class_of));
   }
   for (int s = 0; s < 2; s++) {
     SHOAL_TRY(SHOAL_ALLOC(d->info.n[s], &d->part[s].labels));
@@ -408,7 +410,9 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
               d->path, d->info.n[split], shoal_split_name(split), id);
   if (d->n_members) {
     shoal_dataset *m = shoal_dataset_file_of(d, split, &id);
-    return shoal_dataset_read(m, split, id, x, y);
+    SHOAL_TRY(shoal_dataset_read(m, split, id, x, y));
+    if (m->class_of) *y = (int32_t)shoal_labels_map(m->class_of, m->n_class_of, *y);
+    return SHOAL_OK;
   }
   if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
   SHOAL_TRY(read_sample(d, split, id, x));

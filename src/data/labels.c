@@ -79,11 +79,17 @@ shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label)
   return SHOAL_OK;
 }
 
-shoal_status shoal_labels_merge(shoal_labels *l, const shoal_labels *from)
+int64_t shoal_labels_map(const int32_t *class_of, size_t n, int64_t label)
+{
+  if (!class_of) return label;
+  return label >= 0 && (uint64_t)label < n ? class_of[label] : -1;
+}
+
+shoal_status shoal_labels_merge(shoal_labels *l, const shoal_labels *from, const int32_t *class_of, size_t n)
 {
   for (size_t i = 0; i < from->distinct; i++) {
     shoal_label *v;
-    SHOAL_TRY(find_or_add(l, from->all[i].value, &v));
+    SHOAL_TRY(find_or_add(l, shoal_labels_map(class_of, n, from->all[i].value), &v));
     for (int s = 0; s < 2; s++) {
       if (from->all[i].count[s] && v->count[s] == 0) v->first[s] = l->n[s] + from->all[i].first[s];
       v->count[s] += from->all[i].count[s];

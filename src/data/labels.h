@@ -40,8 +40,11 @@ void shoal_labels_init(shoal_labels *l, int64_t stated);
 void shoal_labels_fini(shoal_labels *l);
 /** Counts the next label of a split.  ERR_MEM if there is no memory for another distinct label. */
 shoal_status shoal_labels_add(shoal_labels *l, shoal_split split, int64_t label);
-/** Adds the counts of another summary behind those that are there. */
-shoal_status shoal_labels_merge(shoal_labels *l, const shoal_labels *from);
+/** The class for a label of a file that numbers its n classes by itself: class_of[label], or -1 if it is none of them; the label
+ *  itself without class_of. */
+int64_t shoal_labels_map(const int32_t *class_of, size_t n, int64_t label);
+/** Adds the counts of another summary behind those that are there, its labels mapped likewise. */
+shoal_status shoal_labels_merge(shoal_labels *l, const shoal_labels *from, const int32_t *class_of, size_t n);
 /** Sorts the labels; call it once after the last one and before the functions below. */
 void shoal_labels_finish(shoal_labels *l);
 

@@ -45,6 +45,10 @@ static shoal_status add_matches(shoal_texts *l, const char *pattern)
     return SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s (host %s)", pattern,
                       failed == GLOB_NOMATCH ? "no file matches" : "its folder cannot be read", shoal_host_name(host));
   qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  if (strchr(pattern, '['))
+    shoal_info("there is no file %s: it is read as a pattern, which %zu file%s fit%s, %s%s", pattern, found.gl_pathc,
+               found.gl_pathc > 1 ? "s" : "", found.gl_pathc > 1 ? "" : "s", found.gl_pathv[0],
+               found.gl_pathc > 1 ? " first" : "");
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; st == SHOAL_OK && i < found.gl_pathc; i++) st = add_path(l, found.gl_pathv[i]);
   globfree(&found);
@@ -98,6 +102,101 @@ static shoal_status open_member(const char *path, size_t n, shoal_dataset **out)
 
 /* ---- all together ---- */
 
+/* Adds the names from `first` on, as "ant", "bee" and 3 more. */
+static void list_classes(const shoal_texts *names, size_t first, shoal_str *out)
+{
+  const size_t end = SHOAL_MIN(names->n, first + SHOWN);
+  char shown[160];
+  for (size_t k = first; k < end; k++)
+    shoal_str_add(out, "%s\"%.64s\"", k > first ? ", " : "", shoal_show(names->at[k], shown, sizeof shown));
+  if (names->n > end) shoal_str_add(out, " and %zu more", names->n - end);
+}
+
+/* Finds the classes of a file among `all`, to which those are added that are new. */
+static shoal_status find_classes(shoal_dataset *m, shoal_texts *all)
+{
+  shoal_texts own = { 0 };
+  const size_t before = all->n;
+  size_t common = 0, twice = 0;
+  shoal_status st = shoal_texts_add_lines(&own, m->class_names);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(own.n, &m->class_of);
+  for (size_t k = 0; k < own.n && st == SHOAL_OK; k++) {
+    size_t c = k < all->n && strcmp(all->at[k], own.at[k]) == 0 ? k : 0;
+    while (c < all->n && strcmp(all->at[c], own.at[k]) != 0) c++;
+    if (c == all->n) st = shoal_texts_add(all, own.at[k]);
+    common += c < before;
+    m->class_of[k] = (int32_t)c;
+    for (twice = 0; twice < k && m->class_of[twice] != (int32_t)c; twice++) {}
+    if (twice < k)
+      st = SHOAL_FAIL(SHOAL_ERR_IO,
+                      "%s has two classes \"%s\", %zu and %zu: with other files classes are matched by name, so give "
+                      "them names of their own in class_names",
+                      m->path, own.at[k], twice, k);
+  }
+  m->n_class_of = own.n;
+  if (st == SHOAL_OK && before && !common) {
+    shoal_str there = { 0 };
+    list_classes(all, before, &there);
+    shoal_warn("%s has no class that the files before it have, but %s: if the same are meant, give them the same names",
+               m->path, there.text);
+    shoal_str_free(&there);
+  }
+  shoal_texts_free(&own);
+  return st;
+}
+
+/* Files that number their classes differently are matched by the names: those of the first file, then what others add. */
+static shoal_status match_classes(shoal_dataset *d)
+{
+  shoal_texts all = { 0 };
+  shoal_str names = { 0 }, shown = { 0 };
+  const shoal_dataset *first = d->member[0];
+  size_t other = 0;
+  if (!first->class_names) return SHOAL_OK;
+  while (other < d->n_members && strcmp(d->member[other]->class_names, first->class_names) == 0) other++;
+  if (other == d->n_members) {
+    d->class_names = shoal_strdup_printf("%s", first->class_names);
+    return SHOAL_OK;
+  }
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; i < d->n_members && st == SHOAL_OK; i++) st = find_classes(d->member[i], &all);
+  for (size_t k = 0; k < all.n; k++) shoal_str_add(&names, "%s%s", k ? "\n" : "", all.at[k]);
+  SHOAL_CHECK_GOTO(
+      st, st != SHOAL_OK || names.len < SHOAL_DATA_NAMES, done, SHOAL_ERR_UNSUPPORTED,
+      "%s: the names of their %zu classes together take %zu bytes, at most %d are supported; %s numbers its "
+      "classes differently than %s: write them alike",
+      d->path, all.n, names.len, SHOAL_DATA_NAMES - 1, d->member[other]->path, first->path);
+  if (st != SHOAL_OK) goto done;
+  d->class_names = shoal_strdup_printf("%s", names.text);
+  d->info.classes = (int64_t)all.n;
+  list_classes(&all, 0, &shown);
+  shoal_info("%s numbers its classes differently than %s, so classes are matched by name: %zu in all, %s",
+             d->member[other]->path, first->path, all.n, shown.text);
+done:
+  shoal_texts_free(&all);
+  shoal_str_free(&names);
+  shoal_str_free(&shown);
+  return st;
+}
+
+/* One file names its classes, the other numbers them. */
+static shoal_status refuse_unnamed(const shoal_dataset *named, const shoal_dataset *other)
+{
+  shoal_texts names = { 0 };
+  shoal_str s = { 0 };
+  SHOAL_TRY(shoal_texts_add_lines(&names, named->class_names));
+  list_classes(&names, 0, &s);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s and %s cannot be one data set: the first names its classes (attribute class_names: "
+                               "%s), the other has none of "
+                               "these, for labels 0 to %" PRId64
+                               "; write class_names, one per line, to it, or remove them from the first",
+                               named->path, other->path, s.text, other->info.classes - 1);
+  shoal_str_free(&s);
+  shoal_texts_free(&names);
+  return st;
+}
+
 static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
 {
   char one[96], other[96];
@@ -108,10 +207,7 @@ static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
               "%s and %s cannot be one data set: samples are %s %s of %d bytes and %s %s of %d", a->path, b->path,
               shoal_data_kind_name(x->kind), shoal_data_shape_text(&x->sample, one, sizeof one), x->x_bytes,
               shoal_data_kind_name(y->kind), shoal_data_shape_text(&y->sample, other, sizeof other), y->x_bytes);
-  bool same = !a->class_names == !b->class_names && (!a->class_names || strcmp(a->class_names, b->class_names) == 0);
-  SHOAL_CHECK(same, SHOAL_ERR_IO,
-              "%s and %s cannot be one data set: their class_names differ, so that a label means two things", a->path,
-              b->path);
+  if (!a->class_names != !b->class_names) return refuse_unnamed(a->class_names ? a : b, a->class_names ? b : a);
   SHOAL_TRY(shoal_features_compare(b->path, b->feature_names, a->path, a->feature_names));
   SHOAL_CHECK(a->scales == b->scales, SHOAL_ERR_IO,
               "%s and %s have %zu and %zu means: `shoal data repack` makes them alike", a->path, b->path, a->scales,
@@ -152,7 +248,6 @@ static shoal_status combine(shoal_dataset *d, bool trains)
   d->elements = first->elements;
   d->sample_bytes = first->sample_bytes;
   if (first->feature_names) d->feature_names = shoal_strdup_printf("%s", first->feature_names);
-  if (first->class_names) d->class_names = shoal_strdup_printf("%s", first->class_names);
   for (size_t i = 0; i < d->n_members; i++) {
     const shoal_dataset *m = d->member[i];
     SHOAL_TRY(check_alike(first, m));
@@ -161,14 +256,16 @@ static shoal_status combine(shoal_dataset *d, bool trains)
     stated = stated && m->has_classes;
     crc = shoal_crc32c(crc, &m->info.checksum, sizeof m->info.checksum);
   }
+  SHOAL_TRY(match_classes(d));
   d->info.checksum = crc;
   d->has_classes = stated;
   SHOAL_CHECK(!trains || d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: all files are for tests, none for training",
               d->path);
   for (size_t i = 0; i < d->n_members; i++) {
-    d->member[i]->info.classes = d->info.classes;
-    d->member[i]->labels.stated = d->info.classes;
-    d->member[i]->has_classes = true;
+    shoal_dataset *m = d->member[i];
+    m->info.classes = m->class_of ? (int64_t)m->n_class_of : d->info.classes;
+    m->labels.stated = m->info.classes;
+    m->has_classes = true;
   }
   return pool_scale(d);
 }

@@ -550,6 +550,46 @@ def test_several_shown():
     assert "3 files as one data set" in r.stdout
 
 
+def test_several_classes():
+    """Files that number their classes differently are matched by name: training sees the labels of the file that repack makes of them,
+    which are those of one import of both; what cannot be matched says both."""
+    rng = np.random.default_rng(1)
+    files = (("a", "ant cow"), ("b", "ant bee cow"))
+    for name, classes in files:
+        with open(f"{name}.csv", "w") as f:
+            f.write("u,v,label\n")
+            for i in range(60):
+                c = classes.split()[i % len(classes.split())]
+                f.write(f"{rng.normal() + 9 * (c > 'b')},{rng.normal() + 9 * (c > 'c')},{c}\n")
+        shoal("data", "import", "csv", f"{name}.csv", "-o", f"{name}.h5")
+    r = shoal("data", "repack", "a.h5", "b.h5", "-o", "both.h5")
+    assert 'b.h5 numbers its classes differently than a.h5, so classes are matched by name: 3 in all, "ant", "cow", "bee"' in r.stdout + r.stderr
+    shoal("data", "inspect", "both.h5")
+    with h5py.File("both.h5") as f:
+        known = f.attrs["class_names"].decode().split("\n")
+        for x, y in zip(f["train/x"][:], f["train/y"][:]):
+            assert known[y] == ("ant" if x[0] < 4.5 else "bee" if x[1] < 4.5 else "cow"), (x, y)
+        want = len(f["train/y"])
+    r = shoal("data", "inspect", "a.h5", "b.h5")
+    assert "2 files as one data set" in r.stdout, r.stdout
+    run = ["--set", "model.name=mlp", "--set", "model.widths=[4]", "--set", "data.global_batch=8", "--set", "run.epochs=2", "--set", "optim.lr=0.1"]
+    for name, file in (("two", "[a.h5,b.h5]"), ("one", "both.h5")):
+        train(2, name, *run, "--set", f"data.file={file}")
+    assert [row["train_loss"] for row in metrics("two")] == [row["train_loss"] for row in metrics("one")] and want
+    with h5py.File("b.h5", "a") as f:
+        f.attrs["class_names"] = "ant\nant\ncow"
+    r = shoal("data", "inspect", "a.h5", "b.h5", code=7)
+    assert_one_error(r, 'b.h5 has two classes "ant", 0 and 1: with other files classes are matched by name')
+    with h5py.File("b.h5", "a") as f:
+        f.attrs["class_names"] = "Ameise\nBiene\nKuh"
+    r = shoal("data", "inspect", "a.h5", "b.h5", code=0)
+    assert 'b.h5 has no class that the files before it have, but "Ameise", "Biene", "Kuh"' in r.stderr, r.stderr
+    with h5py.File("b.h5", "a") as f:
+        del f.attrs["class_names"]
+    r = shoal("data", "inspect", "a.h5", "b.h5", code=7)
+    assert_one_error(r, 'the first names its classes (attribute class_names: "ant", "cow"), the other has none of these, for labels 0 to 2')
+
+
 def test_several_refused():
     """What does not fit together is said with both names, a wrong label or sample with the file it is in."""
     split_up()
@@ -559,6 +599,11 @@ def test_several_refused():
         assert_one_error(train(1, "r", *run, "--set", f"data.file={files}", code=code), *words)
     refused("[part-1.h5,part-1.h5]", 2, "part-1.h5 is given twice")
     refused("none-*.h5", 7, "none-*.h5: no file matches (host ")
+    os.rename("part-1.h5", "part[1].h5")
+    assert "read as a pattern" not in shoal("data", "inspect", "part[1].h5").stdout
+    os.rename("part[1].h5", "part-1.h5")
+    r = shoal("data", "inspect", "part[-]1.h5")
+    assert "there is no file part[-]1.h5: it is read as a pattern, which 1 file fits, part-1.h5" in r.stdout + r.stderr, r.stdout + r.stderr
     with h5py.File("part-2.h5", "a") as f:
         f["y"][5] = -1
     refused("part-*", 7, "part-2.h5: 1 labels of /y are not in 0 to 9, the first is -1 of sample 5")

@@ -130,9 +130,10 @@ static void build(builder *b, shoal_head kind, bool plane, int64_t classes)
 shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t classes, shoal_model **out)
 {
   bool plane = input->ndim == 3;
-  SHOAL_CHECK(plane || input->ndim == 1, SHOAL_ERR_ARG,
-              "a head after an output of %d dimensions per sample; heads take [channels, h, w] or [width]",
-              input->ndim);
+  SHOAL_CHECK(
+      plane || input->ndim <= 2, SHOAL_ERR_ARG,
+      "a head after an output of %d dimensions per sample; heads take [channels, h, w], [tokens, width] or [width]",
+      input->ndim);
   if (kind == SHOAL_HEAD_AUTO) kind = plane ? SHOAL_HEAD_MLP_SR : SHOAL_HEAD_LINEAR;
   builder b = { .last = -1 };
   SHOAL_TRY(shoal_model_create(shoal_head_name(kind), input, classes, &b.m));

@@ -128,9 +128,14 @@ def test_network_text(tmp_path, monkeypatch):
     assert float(last["test_acc"]) == pytest.approx((p.argmax(1) == after).mean(), abs=1e-6)
     told = re.search(r"perplexity ([\d.]+), ([\d.]+) bits per byte\n", said_of_one)
     assert [float(x) for x in told.groups()] == pytest.approx([np.exp(loss), loss / np.log(2)], rel=1e-3), said_of_one
-    for method, words in (("ist", "model net has no hidden units"), ("local", "a head after an output of 2 dimensions")):
-        r = train(2, method, *data, *sets(method__name=method, model__file="net.yaml"), *METHODS[method], code=2)
-        assert_one_error(r, words)
+    r = train(2, "ist", *data, *sets(method__name="ist", model__file="net.yaml"), code=2)
+    assert_one_error(r, "model net has no hidden units")
+    local = [*base, *sets(method__name="local", optim__lr=0.1), *METHODS["local"]]
+    train(2, "blocks", *local)
+    train(2, "blocks2", *local, *sets(run__steps=7))
+    train(2, "blocks2", *local)
+    assert_equal(newest("blocks"), newest("blocks2"), "blocks go on otherwise than they began", "model/", "replica/")
+    assert float(metrics("blocks")[-1]["test_loss"]) < 4.5, metrics("blocks")
     r = train(1, "odd", *base, *sets(model__heads=5), code=2)
     assert_one_error(r, "model.width is 12 and model.heads 5: the width must be a multiple of the heads")
 

@@ -314,8 +314,9 @@ int main(void)
   check_calendar();
   check_times();
   /* A boundary of ResNet-110: 4 194 304 bytes of activations, 512 of labels. */
-  CHECK_EQ(shoal_local_message_bytes(128, 32 * 16 * 16), 4194304 + 512 + 64);
-  CHECK_EQ(shoal_local_message_bytes(0, 100), 64, "an empty message is a header");
+  CHECK_EQ(shoal_local_message_bytes(128, 32 * 16 * 16, 1), 4194304 + 512 + 64);
+  CHECK_EQ(shoal_local_message_bytes(3, 40, 8), 3 * 48 * 4 + 64, "a label for each token");
+  CHECK_EQ(shoal_local_message_bytes(0, 100, 1), 64, "an empty message is a header");
   CHECK_EQ(sizeof(shoal_local_header), 64);
   return check_done();
 }

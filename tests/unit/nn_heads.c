@@ -68,7 +68,7 @@ static void check_flat(void)
   CHECK_STR(h->name, "mlp-sr");
   shoal_model_destroy(h);
   h = NULL;
-  CHECK_STATUS(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3), 7, &h), SHOAL_ERR_ARG, "two dimensions");
+  CHECK_STATUS(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3, 3, 3), 7, &h), SHOAL_ERR_ARG, "four dimensions");
   CHECK(!h);
   CHECK_EQ(shoal_head_from_name("mlp"), SHOAL_HEADS, "unknown name");
 }

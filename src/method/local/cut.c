@@ -155,7 +155,8 @@ static bool pipeline_inside(const shoal_run *r, const shoal_local_parts *p, cons
 {
   uint64_t sent = 0, largest = 0;
   for (int k = 0; k + 1 < p->n; k++)
-    sent += shoal_local_message_bytes(r->global_batch / (uint64_t)g->replicas, p->part[k].elements);
+    sent += shoal_local_message_bytes(r->global_batch / (uint64_t)g->replicas, p->part[k].elements,
+                                      (uint64_t)shoal_model_labels(r->model));
   for (int k = 0; k < p->n; k++) largest = SHOAL_MAX(largest, p->part[k].model->weights);
   uint64_t n = (uint64_t)g->replicas;
   return shoal_local_pipeline_inside(sent, n > 1 ? 2 * (n - 1) * largest * sizeof(float) / n : 0);

@@ -39,7 +39,8 @@ struct shoal_local_feed {
   uint32_t op, op_room;
   int ring; /* tags of a boundary, used cyclically: as many as receives may be posted */
   /* from the previous stage */
-  int from; /* -1: this is the first stage */
+  int from;      /* -1: this is the first stage */
+  size_t labels; /* of a sample */
   size_t in_elements;
   parcel *in;        /* [n_in] */
   int n_in, working; /* working: the slot in use; replay: the memory of the entry used last, or -1 */
@@ -68,7 +69,7 @@ struct shoal_local_feed {
 
 static shoal_status open_parcel(shoal_local_feed *f, const char *name, size_t elements, parcel *p)
 {
-  size_t room = shoal_local_message_bytes(f->max_samples, elements);
+  size_t room = shoal_local_message_bytes(f->max_samples, elements, f->labels);
   SHOAL_TRY(f->backend->ops->alloc(f->backend, SHOAL_MEMORY_PINNED, room, &p->memory));
   p->data = p->memory.at;
   return shoal_message_create(f->g, name, &p->message);
@@ -133,6 +134,7 @@ shoal_status shoal_local_feed_create(shoal_run *r, const shoal_local *s, int dep
                   .epochs = (uint64_t)r->epochs,
                   .steps = (uint64_t)shoal_config_int(r->config, "run.steps") },
   };
+  f->labels = (size_t)shoal_model_labels(r->model);
   if (f->from >= 0) f->in_elements = elements_behind(s->parts, s->stage - 1);
   if (f->to >= 0) f->out_elements = elements_behind(s->parts, s->stage);
   shoal_status st = open_all(f, depth, replay, max_uses);
@@ -171,7 +173,7 @@ static shoal_status post_next(shoal_local_feed *f)
   if (total == 0) return SHOAL_OK;
   shoal_share_of(total, f->share_rank, f->share_size, &first, &own);
   int slot = (int)(f->ahead.step % (uint64_t)f->n_in);
-  f->in[slot].bytes = shoal_local_message_bytes(own, f->in_elements);
+  f->in[slot].bytes = shoal_local_message_bytes(own, f->in_elements, f->labels);
   shoal_local_advance(&f->calendar, &f->ahead);
   return shoal_message_recv(f->in[slot].message, f->in[slot].data, f->in[slot].bytes, f->from, slot);
 }
@@ -232,7 +234,7 @@ static bool is_free(const shoal_local_feed *f, int memory)
 /* Posts receives in all memory without an entry; the one in use is an entry. */
 static shoal_status post_free(shoal_local_feed *f)
 {
-  size_t bytes = shoal_local_message_bytes(f->max_samples, f->in_elements);
+  size_t bytes = shoal_local_message_bytes(f->max_samples, f->in_elements, f->labels);
   for (int m = 0; m < f->n_in && f->queued < f->ring; m++) {
     if (!is_free(f, m)) continue;
     int tag = (int)((f->received + (uint64_t)f->queued) % (uint64_t)f->ring);
@@ -353,8 +355,8 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   head.elements = (uint32_t)f->out_elements;
   SHOAL_TRY(f->backend->ops->settle(f->backend));
   memcpy(p->data, &head, sizeof head);
-  if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * sizeof *b->y);
-  p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements);
+  if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * f->labels * sizeof *b->y);
+  p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements, f->labels);
   p->started_ns = shoal_now_ns();
   p->number = f->replaying ? f->sent : r->step;
   r->sent[shoal_group_link(f->g, f->to)] += p->bytes;

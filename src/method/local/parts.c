@@ -101,7 +101,7 @@ static shoal_status measure_model(shoal_backend *b, const shoal_model *m, int64_
   SHOAL_TRY_GOTO(st, shoal_plan_create(b, m, batch, SHOAL_PLAN_TRAIN, &plan), done);
   SHOAL_TRY_GOTO(st, b->ops->alloc(b, SHOAL_MEMORY_DEVICE, n * sizeof *host, &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &host), done);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)batch, &y), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)(batch * shoal_model_labels(m)), &y), done);
   SHOAL_TRY_GOTO(st, shoal_model_init(b, m, 1, params->w, params->stats), done);
   params->version++;
   for (size_t i = 0; i < n; i++) host[i] = (float)(i % 17) / 17;

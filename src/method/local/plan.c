@@ -157,7 +157,7 @@ uint64_t shoal_local_lag(int stages, int depth)
 
 /* ---- bytes ---- */
 
-uint64_t shoal_local_message_bytes(uint64_t samples, uint64_t elements)
+uint64_t shoal_local_message_bytes(uint64_t samples, uint64_t elements, uint64_t labels)
 {
-  return sizeof(shoal_local_header) + samples * (elements * sizeof(float) + sizeof(int32_t));
+  return sizeof(shoal_local_header) + samples * (elements * sizeof(float) + labels * sizeof(int32_t));
 }

@@ -90,7 +90,7 @@ typedef struct {
   uint64_t reserved[4];
 } shoal_local_header;
 
-/** Header, activations in f32, one label per sample. */
-uint64_t shoal_local_message_bytes(uint64_t samples, uint64_t elements);
+/** Header, activations in f32, labels; the latter two of a sample. */
+uint64_t shoal_local_message_bytes(uint64_t samples, uint64_t elements, uint64_t labels);
 
 #endif

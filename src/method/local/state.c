@@ -138,7 +138,7 @@ static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_
     SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2].at));
     x = s->passed[k % 2].at;
   }
-  s->observed += (double)b->n;
+  s->observed += (double)(b->n * shoal_model_labels(r->model));
   return SHOAL_OK;
 }
 

@@ -16,9 +16,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -33,10 +35,11 @@ static struct {
   bool (*may)(void *context); /* write to it */
   void *context;
   bool keeping, remembers;
-  bool failed;    /* the file could not be written, which was told */
-  char *kept;     /* warnings while keeping; NULL if there are none */
-  char *early;    /* what belongs into the file that is not there yet; NULL: nothing */
-  char live[512]; /* the live line on the terminal's last row; "" if there is none */
+  bool failed;     /* the file could not be written, which was told */
+  uint64_t unread; /* lines that nobody read in time, since there was room for one */
+  char *kept;      /* warnings while keeping; NULL if there are none */
+  char *early;     /* what belongs into the file that is not there yet; NULL: nothing */
+  char live[512];  /* the live line on the terminal's last row; "" if there is none */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
 
 void shoal_log_set_rank(int rank, int size)
@@ -158,6 +161,28 @@ static void write_file_line(const char *prefix, const char *text)
   write_line(stderr, "shoal: warning: ", warning);
 }
 
+/* A line to the terminal, or where else the output goes.  Where the log file has it, too, a run does not wait for who does not read: some
+ * seconds at first, and then, until there is room again, not at all. */
+static void show_line(FILE *to, const char *prefix, const char *text)
+{
+  enum { PATIENCE_MS = 5000 };
+  char note[512], stamp[32];
+  struct pollfd p = { .fd = fileno(to), .events = POLLOUT };
+  if (logger.file && poll(&p, 1, logger.unread ? 0 : PATIENCE_MS) == 0) {
+    snprintf(note, sizeof note, "%s ", shoal_wall_clock(stamp, sizeof stamp));
+    if (!logger.unread++)
+      write_file_line(note, "nobody reads the output of this run: lines that have no room there are only here");
+    return;
+  }
+  if (logger.unread) {
+    snprintf(note, sizeof note, "%llu lines that nobody read in time are only in %s", (unsigned long long)logger.unread,
+             logger.name);
+    logger.unread = 0;
+    write_line(stdout, "", note);
+  }
+  write_line(to, prefix, text);
+}
+
 static void live_wipe(void)
 {
   if (!logger.live[0]) return;
@@ -249,7 +274,7 @@ void shoal_log_text(const char *lines)
     char *line = strndup(at, strcspn(at, "\n")), *to_free = line;
     if (!line) break;
     line = escape_controls(line, &to_free);
-    if (shown) write_line(stdout, "", line);
+    if (shown) show_line(stdout, "", line);
     if (filed) write_file_line("", line);
     free(to_free);
   }
@@ -291,7 +316,7 @@ void shoal_log(shoal_log_level level, const char *format, ...)
       snprintf(prefix, sizeof prefix, "%s", tags[level]);
     if (shown) {
       live_wipe();
-      write_line(level == SHOAL_LOG_INFO ? stdout : stderr, prefix, text);
+      show_line(level == SHOAL_LOG_INFO ? stdout : stderr, prefix, text);
       live_draw();
     }
     if (filed) {

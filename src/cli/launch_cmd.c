@@ -8,6 +8,7 @@
 #include "cli/job_flags.h"
 #include "cli/train_flags.h"
 #include "slurm/launcher.h"
+#include "slurm/relay.h"
 #include "topo/topo.h"
 #include "train/options.h"
 #include <pthread.h>
@@ -180,7 +181,7 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   char state[SHOAL_LAST_WORD_STATE];
   if (code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state)) tell_thread_limit(l->ranks);
   free(word.before);
-  fflush(NULL);
+  shoal_relay_end();
   _exit(code);
 }
 
@@ -196,7 +197,7 @@ static shoal_status run_job(const shoal_launcher *l, const shoal_texts *program,
   if (shoal_attempt_again(&b, end.code)) end = shoal_launcher_run(l, program, &ear);
   int code = shoal_attempt_end(&b, end.code);
   shoal_attempt_free(&b);
-  fflush(NULL);
+  shoal_relay_end();
   _exit(code);
 }
 
@@ -208,6 +209,7 @@ static shoal_status start(const shoal_args *a, const shoal_launcher *l, const sh
   }
   if (shoal_args_on(a, "--quiet")) shoal_log_set_level(SHOAL_LOG_WARN);
   signal(SIGPIPE, SIG_IGN); /* a run does not need its reader */
+  shoal_relay_begin();
   shoal_info("%s", l->told.text);
   if (l->words.n && shoal_bundle())
     shoal_info("Open MPI and its plugins are those of the bundle in %s", shoal_bundle());

@@ -7,6 +7,7 @@
 #include "cli/study.h"
 #include "report/runs.h"
 #include "slurm/launcher.h"
+#include "slurm/relay.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,6 +371,7 @@ static shoal_status study(const request *q, shoal_study *s, const char *program)
   char word[SHOAL_WORD];
   shoal_launcher_hear_stops();
   signal(SIGPIPE, SIG_IGN); /* runs do not need their reader */
+  shoal_relay_begin();
   shoal_status st = run_all(q, s, program);
   shoal_study_print(s, &table);
   printf("\n%s scaling, %s\n%sfigures: shoal report %s\n", s->weak ? "weak" : "strong", s->dir, table.text,

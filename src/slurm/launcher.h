@@ -74,8 +74,7 @@ typedef struct {
   int signal; /* that ended the launcher itself; 0: none */
 } shoal_launcher_end;
 /** Runs that command as a child, in a process group of its own, until it has ended.  A stop is repeated every half second until `ear`
- *  says that it was heard; NULL: it is sent once.  A reader of its output that goes away does not disturb it; SIGPIPE must be ignored
- *  here. */
+ *  says that it was heard; NULL: it is sent once.  Its output may need a relay (relay.h). */
 shoal_launcher_end shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program,
                                       const shoal_launcher_ear *ear);
 #endif

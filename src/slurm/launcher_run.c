@@ -2,14 +2,7 @@
  *
  * Launchers must not take the signals that end a run themselves.  To TERM srun answers with KILL to all ranks, and mpirun with TERM
  * after a second and KILL after another one, which only a quick checkpoint survives, and their exit codes are not those of the
- * run.  USR1 they hand on at once.  So a signal that asks to stop becomes USR1 here; who insists gets what the launcher does.
- *
- * Nor do they stand a reader that goes away: mpirun ends the job, or crashes.  So where their output goes into a pipe, as to `head` or
- * `tee`, it passes through one of ours, and what nobody reads any more is dropped:
- *
- *     ranks ──► mpirun ──► our pipe ──► relay here ──► the pipe to `head`
- *
- * A terminal or a file they write themselves. */
+ * run.  USR1 they hand on at once.  So a signal that asks to stop becomes USR1 here; who insists gets what the launcher does. */
 #include "base/error.h"
 #include "base/mem.h"
 #include "slurm/launcher.h"
@@ -108,83 +101,6 @@ int shoal_launcher_insisted(void)
   return insisted;
 }
 
-/* ---- output into a pipe ---- */
-
-enum { STREAMS = 2 };
-
-typedef struct {
-  int from, in; /* the ends of our pipe; -1: none */
-  int to;       /* standard output or error */
-} relay;
-
-static bool is_pipe(int fd, struct stat *s)
-{
-  return fstat(fd, s) == 0 && (S_ISFIFO(s->st_mode) || S_ISSOCK(s->st_mode));
-}
-
-/* Both streams in one pipe (`2>&1`) share ours, so that their lines keep their order.  Where no pipe can be made, the launcher writes
- * itself. */
-static void open_relays(relay r[STREAMS])
-{
-  struct stat out, err;
-  bool pipes[STREAMS] = { is_pipe(STDOUT_FILENO, &out), is_pipe(STDERR_FILENO, &err) };
-  bool shared = pipes[0] && pipes[1] && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-  for (int i = 0; i < STREAMS; i++) {
-    int ends[2] = { -1, -1 };
-    if (pipes[i] && !(i == 1 && shared) && pipe2(ends, O_CLOEXEC) != 0) ends[0] = ends[1] = -1;
-    r[i] = (relay){ ends[0], ends[1], STDOUT_FILENO + i };
-  }
-  if (shared) r[1].in = r[0].in;
-}
-
-/* In the launcher, which holds the reading end, too: should we be killed, it can still write what a stop prints. */
-static void join_relays(const relay r[STREAMS])
-{
-  for (int i = 0; i < STREAMS; i++) {
-    if (r[i].in >= 0) dup2(r[i].in, r[i].to);
-    if (r[i].from >= 0) fcntl(r[i].from, F_SETFD, 0);
-  }
-}
-
-static void close_end(int *fd)
-{
-  if (*fd >= 0) close(*fd);
-  *fd = -1;
-}
-
-/* Where the reader is gone, all that follows is dropped. */
-static void pass_on(const char *data, size_t n, int *to)
-{
-  while (n > 0 && *to >= 0) {
-    ssize_t put = write(*to, data, n);
-    if (put >= 0) {
-      data += put;
-      n -= (size_t)put;
-    } else if (errno == EAGAIN) {
-      (void)poll(&(struct pollfd){ .fd = *to, .events = POLLOUT }, 1, -1);
-    } else if (errno != EINTR) {
-      *to = -1;
-    }
-  }
-}
-
-/* Passes on what there is; waits for it, for a signal that `mask` lets in, and not longer than `most_ms` (-1: any time).  Returns
- * false if nothing has come. */
-static bool pump(relay r[STREAMS], int most_ms, const sigset_t *mask)
-{
-  char data[8192];
-  struct pollfd fds[STREAMS];
-  struct timespec most = { most_ms / 1000, most_ms % 1000 * 1000000L };
-  for (int i = 0; i < STREAMS; i++) fds[i] = (struct pollfd){ .fd = r[i].from, .events = POLLIN };
-  if (ppoll(fds, STREAMS, most_ms < 0 ? NULL : &most, mask) <= 0) return false;
-  for (int i = 0; i < STREAMS; i++) {
-    ssize_t n = fds[i].revents ? read(r[i].from, data, sizeof data) : -1;
-    if (n > 0) pass_on(data, (size_t)n, &r[i].to);
-    if (n == 0) close_end(&r[i].from);
-  }
-  return true;
-}
-
 /* ---- the child ---- */
 
 /* Asks again, unless who asked insists, or the run has heard it. */
@@ -199,21 +115,16 @@ static void remind(const shoal_launcher_ear *ear, struct timespec *last)
   if (repeats && child > 0 && !ear->heard(ear->context)) kill((pid_t)child, SIGUSR1);
 }
 
-/* Until the launcher has ended, and all that it has printed is passed on.  A process that it has left behind may still hold its
- * output. */
-static int wait_for(pid_t pid, relay r[STREAMS], const shoal_launcher_ear *ear, const sigset_t *mask)
+/* Until the launcher has ended.  `mask` lets the signals in, which end a look. */
+static int wait_for(pid_t pid, const shoal_launcher_ear *ear, const sigset_t *mask)
 {
   int how = 0;
-  bool over = false, came = true;
-  struct timespec last = { 0 };
-  while (!over || ((r[0].from >= 0 || r[1].from >= 0) && came)) {
-    came = pump(r, over ? 0 : asked && ear ? REMIND_MS : -1, mask);
-    if (!over && waitpid(pid, &how, WNOHANG) == pid) {
-      over = came = true;
-      child = 0;
-    }
-    if (!over && ear) remind(ear, &last);
+  struct timespec last = { 0 }, most = { REMIND_MS / 1000, REMIND_MS % 1000 * 1000000L };
+  while (waitpid(pid, &how, WNOHANG) != pid) {
+    (void)ppoll(NULL, 0, asked && ear ? &most : NULL, mask);
+    if (ear) remind(ear, &last);
   }
+  child = 0;
   return how;
 }
 
@@ -232,8 +143,7 @@ static void forget_stops(const sigset_t *mask)
 }
 
 /* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint. */
-static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent,
-                                const relay r[STREAMS], const sigset_t *mask)
+static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent, const sigset_t *mask)
 {
   int nothing = open("/dev/null", O_RDONLY);
   setpgid(0, 0);
@@ -242,7 +152,6 @@ static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *prog
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(127);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
-  join_relays(r);
   forget_stops(mask);
   shoal_error_report(shoal_launcher_become(l, program));
   _exit(shoal_status_exit_code(SHOAL_ERR_WORLD));
@@ -252,12 +161,10 @@ static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *prog
 shoal_launcher_end shoal_launcher_run(const shoal_launcher *l, const shoal_texts *program,
                                       const shoal_launcher_ear *ear)
 {
-  relay r[STREAMS];
   sigset_t held, mask;
   struct sigaction quiet = { .sa_handler = on_end, .sa_flags = SA_RESTART }, before;
   pid_t self = getpid();
   fflush(NULL);
-  open_relays(r);
   sigemptyset(&quiet.sa_mask);
   sigemptyset(&held);
   sigaddset(&held, SIGCHLD);
@@ -265,19 +172,16 @@ shoal_launcher_end shoal_launcher_run(const shoal_launcher *l, const shoal_texts
   sigprocmask(SIG_BLOCK, &held, &mask);
   sigaction(SIGCHLD, &quiet, &before);
   pid_t pid = fork();
-  if (pid == 0) run_child(l, program, self, r, &mask);
+  if (pid == 0) run_child(l, program, self, &mask);
   child = pid;
   leaves = 0;
   if (asked && pid > 0) kill(pid, SIGUSR1);
   sigdelset(&held, SIGCHLD);
   sigprocmask(SIG_UNBLOCK, &held, NULL);
-  if (r[1].in != r[0].in) close_end(&r[1].in);
-  close_end(&r[0].in);
-  int how = pid > 0 ? wait_for(pid, r, ear, &mask) : 0;
+  int how = pid > 0 ? wait_for(pid, ear, &mask) : 0;
   child = 0;
   sigaction(SIGCHLD, &before, NULL);
   sigprocmask(SIG_SETMASK, &mask, NULL);
-  for (int i = 0; i < STREAMS; i++) close_end(&r[i].from);
   if (pid < 0) return (shoal_launcher_end){ .code = 127 };
   if (WIFEXITED(how)) return (shoal_launcher_end){ .code = WEXITSTATUS(how) };
   return (shoal_launcher_end){ .code = 128 + WTERMSIG(how), .signal = WTERMSIG(how) };

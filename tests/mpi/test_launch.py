@@ -207,7 +207,8 @@ def test_launch_first_moments(run_file):
     job = begin_by("orphans", "exec $real \"$@\"\n")
     try:
         wait_until("the first steps", lambda: "checkpoint: kill" in log("orphans"))
-        os.kill(int(read(f"/proc/{job.pid}/task/{job.pid}/children").split()[0]), signal.SIGKILL)
+        children = read(f"/proc/{job.pid}/task/{job.pid}/children").split()  # one passes on the output
+        os.kill(next(int(child) for child in children if read(f"/proc/{child}/comm") == "mpirun\n"), signal.SIGKILL)
         assert job.wait(60) == 137
         assert "warning: mpirun was ended by signal 9, Killed, and its ranks with it" in job.stdout.read()
     finally:

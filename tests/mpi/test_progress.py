@@ -9,7 +9,7 @@ import termios
 import time
 
 import pytest
-from harness import MLP, PLAIN_ENV, assert_equal, checkpoints, log, metrics, newest, sets, status, train, train_command, wait_for
+from harness import MLP, PLAIN_ENV, assert_equal, checkpoints, log, metrics, newest, program, sets, status, train, train_command, wait_for
 
 NUMBER = r"[\d.e+-]+"
 LIVE = re.compile(rf"epoch (?P<epoch>\d+)  step (?P<step>\d+)  loss {NUMBER}(?P<lr>  lr {NUMBER})?(?P<left>  ({NUMBER} \w+ )+left)?"
@@ -81,6 +81,29 @@ def test_progress_left(glyphs):
     for step, evaluations in ((2, 0), (3, 3), (4, 3), (5, 2), (6, 2), (7, 1), (8, 1)):
         assert seconds[step] >= evaluations, f"after step {step}: {left}"
     assert status("r")["progress"]["left_s"] == 0, status("r")
+
+
+@pytest.mark.parametrize("verb, room", (("launch", 4096), ("train", 16384)))
+def test_progress_unread(glyphs, verb, room):
+    """Who started the run does not read its output before the end, from a pipe with little room: the run goes on to its end.  launch
+    keeps all for the reader; of train, which is one process, the log has what had no room."""
+    glyphs(160)
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, room)
+    options = [*MLP, *sets(data__file="glyphs.h5", data__global_batch=8, run__epochs=10, run__log_every="1 step", run__name="r")]
+    open("r.yaml", "w").close()
+    job = subprocess.Popen([program(), verb, "r.yaml", *(["-n", "2"] if verb == "launch" else []), *options], env={**PLAIN_ENV, "OMP_NUM_THREADS": "1"},
+                           stdout=writes, stderr=writes)
+    os.close(writes)
+    assert job.wait(60) == 0
+    with os.fdopen(reads) as f:
+        said = f.read()
+    assert len(metrics("r")) == 10 and log("r").count(" left\n") == 200, log("r")
+    if verb == "launch":
+        assert said.count(" left\n") == 200 and said.count("  files ") == 1 and "nobody reads" not in log("r"), said
+    else:
+        assert "step 3: loss" in said and "step 200: loss" not in said and len(said) <= room, said
+        assert log("r").count("nobody reads the output of this run: lines that have no room there are only here\n") == 1, log("r")
 
 
 @pytest.mark.parametrize("ranks", (1, 2))

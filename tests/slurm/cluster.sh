@@ -210,7 +210,13 @@ make_state() { # N
 launch() { # NAME COMMAND...
   local name=$1
   shift
-  setsid "$@" </dev/null >>"$dir/log/$name.log" 2>&1 9>&- &
+  ( # nothing of the caller's stays open in what outlives it, such as a lock that flock(1) holds
+    for fd in /proc/self/fd/*; do
+      fd=${fd##*/}
+      if ((fd > 2 && fd != 255)); then eval "exec $fd>&-"; fi
+    done
+    exec setsid "$@"
+  ) </dev/null >>"$dir/log/$name.log" 2>&1 &
   echo "$! $(start_time $!) $name" >>"$dir/pids"
   disown
 }

@@ -80,26 +80,24 @@ static void fill(float *x, size_t n, float scale)
 
 typedef struct {
   const char *model;
-  int64_t batch, input[3];
+  int64_t batch;
 } benchmark;
 static const benchmark benchmarks[] = {
-  { "mlp", 128, { 1, 28, 28 } },
-  { "resnet20", 128, { 3, 32, 32 } },
-  { "vgg16", 64, { 3, 32, 32 } },
-  { "resnet18", 32, { 3, 32, 32 } },
+  { "mlp", 128 }, { "resnet20", 128 }, { "vgg16", 64 }, { "resnet18", 32 }, { "gpt", 8 },
 };
 
 enum { MAX_STEPS = 4096 };
 typedef struct {
   const shoal_model *model;
-  double products_s; /* time in linear and convolution layers of the step now running */
+  double products_s; /* time in linear, convolution and attention layers of the step now running */
 } product_clock;
 
 static void add_product(void *ctx, int node, bool backward, uint64_t t0, uint64_t t1)
 {
   product_clock *c = ctx;
   shoal_op_kind kind = c->model->node[node].kind;
-  if (kind == SHOAL_OP_LINEAR || kind == SHOAL_OP_CONV) c->products_s += (double)(t1 - t0) * 1e-9;
+  if (kind == SHOAL_OP_LINEAR || kind == SHOAL_OP_CONV || kind == SHOAL_OP_ATTENTION)
+    c->products_s += (double)(t1 - t0) * 1e-9;
 }
 
 typedef struct {
@@ -149,20 +147,22 @@ static shoal_status open_bench(bench *b, const benchmark *y, const settings *s)
   SHOAL_TRY(shoal_backend_open(s->backend, s->threads, &b->backend));
   SHOAL_TRY(configure(y, s, &b->config));
   if (strcmp(s->backend, "cpu") == 0) shoal_cpu_set_winograd(b->backend, shoal_config_bool(b->config, "cpu.winograd"));
-  shoal_shape input = SHOAL_SHAPE(y->input[0], y->input[1], y->input[2]);
   const shoal_model_entry *entry = shoal_model_find(y->model);
-  SHOAL_TRY(entry->build(b->config, &input, 10, &b->model));
+  SHOAL_TRY(entry->build(b->config, &entry->typical, entry->typical_classes, &b->model));
   SHOAL_TRY(shoal_params_create(b->backend, b->model, NULL, &b->params));
   SHOAL_TRY(shoal_model_init(b->backend, b->model, 1, b->params->w, b->params->stats));
   shoal_optim_config optim;
   SHOAL_TRY(shoal_optim_configure(b->config, &optim));
   SHOAL_TRY(shoal_optim_create(b->backend, &optim, b->params->n, &b->optim));
   SHOAL_TRY(shoal_plan_create(b->backend, b->model, b->batch, SHOAL_PLAN_TRAIN, &b->plan));
-  size_t elements = (size_t)(b->batch * shoal_shape_count(&input));
+  const int64_t labels = b->batch * shoal_model_labels(b->model), classes = b->model->classes;
+  size_t elements = (size_t)(b->batch * shoal_shape_count(&b->model->input));
   SHOAL_TRY(SHOAL_ALLOC(elements, &b->x));
-  SHOAL_TRY(SHOAL_ALLOC((size_t)b->batch, &b->y));
+  SHOAL_TRY(SHOAL_ALLOC((size_t)labels, &b->y));
   fill(b->x, elements, 1);
-  for (int64_t i = 0; i < b->batch; i++) b->y[i] = (int32_t)(i % 10);
+  for (size_t i = 0; shoal_model_reads_tokens(b->model) && i < elements; i++)
+    b->x[i] = (float)(i * 7919 % (size_t)classes);
+  for (int64_t i = 0; i < labels; i++) b->y[i] = (int32_t)(i % classes);
   return SHOAL_OK;
 }
 
@@ -268,7 +268,8 @@ static shoal_status step(int argc, char **argv)
     st = bench_step(&benchmarks[i], &s);
   }
   if (st == SHOAL_OK && !ran)
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no benchmark model is called \"%s\": mlp, resnet20, vgg16, resnet18", words[0]);
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no benchmark model is called \"%s\": mlp, resnet20, vgg16, resnet18, gpt",
+                    words[0]);
   shoal_args_destroy(a);
   return st;
 }

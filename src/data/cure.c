@@ -239,15 +239,31 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
   return st;
 }
 
+static shoal_status refuse_swapped(const shoal_dataset *d, const char *x_name, const char *y_name, uint64_t several)
+{
+  char file[SHOAL_WORD], x[SHOAL_WORD], y[SHOAL_WORD];
+  shoal_python python;
+  find_h5py(&python);
+  shoal_python_text(x_name, x);
+  shoal_python_text(y_name, y);
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s: /%s has one number per sample and /%s several, %" PRIu64
+                    ": are they swapped? This exchanges their names: %s -c \"import h5py; f = h5py.File(%s, 'a'); "
+                    "f.move(%s, 'swap'); f.move(%s, %s); f.move('swap', %s)\"%s%s",
+                    d->path, x_name, y_name, several, python.run, shoal_python_text(d->path, file), x, y, x, y,
+                    python.needs[0] ? "  # " : "", python.needs);
+}
+
 shoal_status shoal_data_check_labels_form(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
   bool numbers = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT;
   SHOAL_TRY(check_order(d, name, f));
-  SHOAL_CHECK(!numbers || f->ndim < 2 || d->elements > 1 || f->dims[1] < 2, SHOAL_ERR_IO,
-              "%s: /%s has one number per sample and /%s several: are they swapped?", d->path,
-              strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1], name);
+  const char *x_name = strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1];
+  if (numbers && f->ndim > 1 && d->elements == 1 && f->dims[1] > 1) return refuse_swapped(d, x_name, name, f->dims[1]);
   if (label_form_of(f) != LABELS_FINE) return refuse_labels(d, name, f);
   SHOAL_CHECK(f->ndim == 1 || f->ndim == 2, SHOAL_ERR_IO,
-              "%s: /%s has %d dimensions; labels are one class number from 0 per sample", d->path, name, f->ndim);
+              "%s: /%s has %d dimension%s; labels are one class number from 0 per sample, in one dimension: write "
+              "y.reshape(len(y)), or of one-hot rows y.argmax(1)",
+              d->path, name, f->ndim, f->ndim == 1 ? "" : "s");
   return SHOAL_OK;
 }

@@ -45,13 +45,15 @@ static shoal_status choose_type(shoal_dataset *d, const char *name, const shoal_
 {
   bool whole = f->class == SHOAL_H5_INTEGER, number = whole || f->class == SHOAL_H5_FLOAT;
   size_t size = f->size;
-  SHOAL_CHECK(whole || !d->names.text, SHOAL_ERR_IO, "%s: /%s holds no unsigned integers but %s", d->path, name,
-              f->described);
+  SHOAL_CHECK(whole || !d->names.text, SHOAL_ERR_IO,
+              "%s: /%s holds no unsigned integers but %s; tokens are u8, u16 or u32: shoal data import text FILE makes "
+              "them",
+              d->path, name, f->described);
   if (!number) return shoal_data_refuse_samples(d, name, f);
   if (d->names.text) {
     SHOAL_CHECK(!f->has_sign && (size == 1 || size == 2 || size == 4), SHOAL_ERR_IO,
-                "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32", d->path, name, size,
-                f->has_sign ? "signed" : "unsigned");
+                "%s: /%s has %zu-byte %s integers; tokens are u8, u16 or u32, as .astype('u4') makes them", d->path,
+                name, size, f->has_sign ? "signed" : "unsigned");
     d->x_type = size == 1 ? SHOAL_U8 : size == 2 ? SHOAL_U16 : SHOAL_U32;
     d->info.x_bytes = (int)size;
   } else {
@@ -76,8 +78,9 @@ static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, c
               name, ndim,
               d->names.text ? "tokens have 1" : "features have 2, images 3 or 4 (h5py: f[name][()].reshape)");
   for (int i = 1; i < ndim; i++)
-    SHOAL_CHECK(dims[i] > 0 && dims[i] <= INT32_MAX, SHOAL_ERR_IO, "%s: dimension %d of /%s is %" PRIu64, d->path, i,
-                name, dims[i]);
+    SHOAL_CHECK(dims[i] > 0 && dims[i] <= INT32_MAX, SHOAL_ERR_IO,
+                "%s: dimension %d of /%s is %" PRIu64 ", and may be 1 to %d: %s", d->path, i, name, dims[i], INT32_MAX,
+                dims[i] ? "cut the samples into smaller ones" : "its samples hold nothing; write the array anew");
   if (ndim == 1) *s = SHOAL_SHAPE(1);
   if (ndim == 2) *s = SHOAL_SHAPE((int64_t)dims[1]);
   if (ndim == 3) *s = SHOAL_SHAPE(1, (int64_t)dims[1], (int64_t)dims[2]);
@@ -86,7 +89,9 @@ static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, c
     int c = d->channels_last ? 3 : 1, h = d->channels_last ? 1 : 2;
     *s = SHOAL_SHAPE((int64_t)dims[c], (int64_t)dims[h], (int64_t)dims[h + 1]);
     SHOAL_CHECK(dims[c] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
-                "%s: /%s has %" PRIu64 " channels, at most %d are supported (images are [n, channels, height, width])",
+                "%s: /%s has %" PRIu64
+                " channels, at most %d are supported: images are [n, channels, height, width] (h5py: "
+                "f[name][()].transpose(0, 3, 1, 2)), and with .reshape(n, -1) they are features",
                 d->path, name, dims[c], SHOAL_DATA_CHANNELS);
   }
   d->elements = 1;

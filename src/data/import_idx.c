@@ -114,7 +114,9 @@ static shoal_status at_end(const idx_file *f)
   uint8_t more;
   size_t got;
   SHOAL_TRY(shoal_source_read(f->source, &more, 1, &got));
-  SHOAL_CHECK(got == 0, SHOAL_ERR_IO, "%s continues after its %u items, at %s %" PRIu64 "; the header is wrong",
+  SHOAL_CHECK(got == 0, SHOAL_ERR_IO,
+              "%s continues after its %u items, at %s %" PRIu64
+              ": its header does not fit what is in it; fetch the file again",
               f->path, f->dim[0], shoal_source_unit(f->source), shoal_source_offset(f->source) - 1);
   return SHOAL_OK;
 }
@@ -159,8 +161,10 @@ static shoal_status find_labels(idx_file *files, size_t n, const idx_file *image
 {
   for (size_t i = 0; i < n; i++) {
     if (files[i].ndim != 1 || files[i].used || files[i].split != images->split) continue;
-    SHOAL_CHECK(files[i].dim[0] == images->dim[0], SHOAL_ERR_IO, "%s has %u images, but %s has %u labels", images->path,
-                images->dim[0], files[i].path, files[i].dim[0]);
+    SHOAL_CHECK(files[i].dim[0] == images->dim[0], SHOAL_ERR_IO,
+                "%s has %u images, but %s has %u labels: give the two files of "
+                "one split, or fetch the shorter one again",
+                images->path, images->dim[0], files[i].path, files[i].dim[0]);
     files[i].used = true;
     *out = &files[i];
     return SHOAL_OK;
@@ -179,7 +183,8 @@ static shoal_status import_pairs(progress *p, idx_file *files, size_t n, uint8_t
     SHOAL_TRY(import_pair(p, &files[i], labels, block));
   }
   for (size_t i = 0; i < n; i++)
-    SHOAL_CHECK(files[i].ndim != 1 || files[i].used, SHOAL_ERR_IO, "%s has labels, but no images were given for them",
+    SHOAL_CHECK(files[i].ndim != 1 || files[i].used, SHOAL_ERR_IO,
+                "%s has labels, but no images were given for them: add its file of images, or leave it out",
                 files[i].path);
   SHOAL_TRY(shoal_import_cut(p->args, p->index, "images", &unused));
   if (shoal_data_writer_count(p->writer, SHOAL_TEST) == 0)
@@ -201,8 +206,10 @@ static shoal_status open_files(const shoal_import_args *a, const shoal_import_ro
     if (!first) first = f;
     shoal_shape here = shape_of(f), there = shape_of(first);
     char a_text[64], b_text[64];
-    SHOAL_CHECK(shoal_shape_equal(&here, &there), SHOAL_ERR_IO, "%s has images %s, %s has %s", first->path,
-                shoal_data_shape_text(&there, a_text, sizeof a_text), f->path,
+    SHOAL_CHECK(shoal_shape_equal(&here, &there), SHOAL_ERR_IO,
+                "%s has images %s, %s has %s: give files of one size, others to an "
+                "import of their own",
+                first->path, shoal_data_shape_text(&there, a_text, sizeof a_text), f->path,
                 shoal_data_shape_text(&here, b_text, sizeof b_text));
     *sample = here;
   }

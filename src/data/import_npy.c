@@ -110,7 +110,9 @@ static shoal_status find_shape(import *p)
   const shoal_npy *x = p->x[0];
   const uint64_t *d = x->dims, *t = x->strides;
   for (int i = 1; i < x->ndim; i++)
-    SHOAL_CHECK(d[i] <= INT32_MAX, SHOAL_ERR_IO, "%s: dimension %d of %s is %" PRIu64, x->path, i, x->name, d[i]);
+    SHOAL_CHECK(d[i] <= INT32_MAX, SHOAL_ERR_IO,
+                "%s: dimension %d of %s is %" PRIu64 ", at most %d is read: cut the samples into smaller ones", x->path,
+                i, x->name, d[i], INT32_MAX);
   p->spec.kind = x->ndim < 3 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
   p->spec.x_bytes = x->size == 1 && x->kind != 'i' ? 1 : 4;
   if (x->ndim < 3) {
@@ -125,8 +127,10 @@ static shoal_status find_shape(import *p)
   p->stride[1] = t[h];
   p->stride[2] = t[h + 1];
   SHOAL_CHECK(p->spec.sample.dim[0] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
-              "%s: %s has %" PRId64 " channels, at most %d are supported", x->path, x->name, p->spec.sample.dim[0],
-              SHOAL_DATA_CHANNELS);
+              "%s: %s has %" PRId64
+              " channels, at most %d are supported: images are [n, channels, height, width] or have the "
+              "channels last, and x.reshape(len(x), -1) makes features of them",
+              x->path, x->name, p->spec.sample.dim[0], SHOAL_DATA_CHANNELS);
   if (last) shoal_info("%s: images have their channels last; they are turned to [channels, height, width]", x->name);
   return SHOAL_OK;
 }
@@ -183,8 +187,11 @@ static shoal_status check_split(const import *p, int s)
 {
   const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
   if (y->ndim == 2 && y->dims[1] > 1) return refuse_rows(y);
-  SHOAL_CHECK(y->ndim < 3, SHOAL_ERR_IO, "%s: labels %s have %d dimensions, one number per sample is expected", y->path,
-              y->name, y->ndim);
+  SHOAL_CHECK(
+      y->ndim < 3, SHOAL_ERR_IO,
+      "%s: labels %s have %d dimensions, one number per sample is expected: save y.reshape(len(y)), or of one-hot rows "
+      "y.argmax(-1)",
+      y->path, y->name, y->ndim);
   SHOAL_CHECK(y->dims[0] == x->dims[0], SHOAL_ERR_IO,
               "%s: %s has %" PRIu64 " samples, %s has %" PRIu64 " labels: each sample needs one, in the same order",
               x->path, x->name, x->dims[0], y->name, y->dims[0]);

@@ -123,8 +123,9 @@ static double share_of(const shoal_import_args *a)
 shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char *what, uint64_t *train_out)
 {
   SHOAL_CHECK(a->train_count <= n, SHOAL_ERR_ARG,
-              "%" PRIu64 " %s are there, the training split cannot have %" PRIu64 "; lower the training count", n, what,
-              a->train_count);
+              "%" PRIu64 " %s are there, the training split cannot have %" PRIu64 "; give --train-count %" PRIu64
+              " or less",
+              n, what, a->train_count, n);
   *train_out = a->train_count ? a->train_count : n - (uint64_t)((double)n * share_of(a));
   return SHOAL_OK;
 }

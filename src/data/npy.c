@@ -167,7 +167,8 @@ static shoal_status read_stream(const shoal_npy *a, stream *s, void *data, size_
   if (s->file) return shoal_source_read(s->file, data, n, got);
   while (*got < n) {
     zip_int64_t part = zip_fread(s->member, (char *)data + *got, n - *got);
-    SHOAL_CHECK(part >= 0, SHOAL_ERR_IO, "%s: %s is damaged or cut short", a->path, a->name);
+    SHOAL_CHECK(part >= 0, SHOAL_ERR_IO, "%s: array %s is damaged or cut short (%s): get or save the archive again",
+                a->path, a->name, zip_file_strerror(s->member));
     if (part == 0) break;
     *got += (size_t)part;
   }

@@ -204,14 +204,18 @@ static shoal_status check_alike(const shoal_dataset *a, const shoal_dataset *b)
   SHOAL_CHECK(!b->names.text, SHOAL_ERR_UNSUPPORTED, "%s holds text; several files of text are no data set yet",
               b->path);
   SHOAL_CHECK(x->kind == y->kind && x->x_bytes == y->x_bytes && shoal_shape_equal(&x->sample, &y->sample), SHOAL_ERR_IO,
-              "%s and %s cannot be one data set: samples are %s %s of %d bytes and %s %s of %d", a->path, b->path,
-              shoal_data_kind_name(x->kind), shoal_data_shape_text(&x->sample, one, sizeof one), x->x_bytes,
-              shoal_data_kind_name(y->kind), shoal_data_shape_text(&y->sample, other, sizeof other), y->x_bytes);
+              "%s and %s cannot be one data set: samples are %s %s of %d bytes and %s %s of %d; give files "
+              "of one shape and type, or train on each in a run of its own",
+              a->path, b->path, shoal_data_kind_name(x->kind), shoal_data_shape_text(&x->sample, one, sizeof one),
+              x->x_bytes, shoal_data_kind_name(y->kind), shoal_data_shape_text(&y->sample, other, sizeof other),
+              y->x_bytes);
   if (!a->class_names != !b->class_names) return refuse_unnamed(a->class_names ? a : b, a->class_names ? b : a);
   SHOAL_TRY(shoal_features_compare(b->path, b->feature_names, a->path, a->feature_names));
+  char word[SHOAL_WORD];
+  const shoal_dataset *fewer = a->scales < b->scales ? a : b;
   SHOAL_CHECK(a->scales == b->scales, SHOAL_ERR_IO,
-              "%s and %s have %zu and %zu means: `shoal data repack` makes them alike", a->path, b->path, a->scales,
-              b->scales);
+              "%s and %s have %zu and %zu means: give NEW.h5 in place of %s, after shoal data repack %s -o NEW.h5",
+              a->path, b->path, a->scales, b->scales, fewer->path, shoal_shell_word(fewer->path, word));
   return SHOAL_OK;
 }
 
@@ -258,9 +262,12 @@ static shoal_status combine(shoal_dataset *d, bool trains)
   }
   SHOAL_TRY(match_classes(d));
   d->info.checksum = crc;
-  d->has_classes = stated;
-  SHOAL_CHECK(!trains || d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO, "%s: all files are for tests, none for training",
-              d->path);
+  d->has_classes = stated || first->class_of;
+  SHOAL_CHECK(
+      !trains || d->info.n[SHOAL_TRAIN] > 0, SHOAL_ERR_IO,
+      "%s: all %zu files are for tests, by their names or those of their arrays, none for training: add one with "
+      "/train/x and /train/y",
+      d->path, d->n_members);
   for (size_t i = 0; i < d->n_members; i++) {
     shoal_dataset *m = d->member[i];
     m->info.classes = m->class_of ? (int64_t)m->n_class_of : d->info.classes;

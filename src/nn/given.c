@@ -103,7 +103,7 @@ static shoal_status read_entry(shoal_given *g, const char *name, const json_t *e
   const char *type = json_string_value(json_object_get(entry, "dtype"));
   shoal_given_tensor t = { .name = name, .ndim = (int)json_array_size(shape), .count = 1 };
   if (!type || !json_is_array(shape) || json_array_size(shape) > SHOAL_COUNT(t.dim) || json_array_size(at) != 2)
-    return damaged(g, "what it says of ", name);
+    return damaged(g, "dtype, shape or data_offsets is missing or malformed for ", name);
   SHOAL_CHECK(find_type(type, &t.bytes, &t.bfloat), SHOAL_ERR_UNSUPPORTED,
               "%s: %s is of type %s; F64, F32, F16 and BF16 are read", g->path, name, type);
   if (t.bytes == 0) return SHOAL_OK;
@@ -155,10 +155,18 @@ static shoal_status read_header(shoal_given *g, uint64_t size)
 {
   uint8_t length[8] = { 0 };
   char *text;
-  if (size < 8) return damaged(g, "it is too short", "");
+  SHOAL_CHECK(size >= 8, SHOAL_ERR_IO,
+              "%s is no safetensors, or damaged: it has %" PRIu64
+              " bytes, where 8 tell the length of a header; copy or export it anew",
+              g->path, size);
   SHOAL_TRY(read_at(g, 0, length, sizeof length));
   uint64_t n = shoal_proto_little_endian(length, sizeof length);
-  if (n > size - 8 || n > MOST_HEADER) return damaged(g, "the length of its header", "");
+  SHOAL_CHECK(n <= size - 8 && n <= MOST_HEADER, SHOAL_ERR_IO,
+              "%s is no safetensors, or damaged: by its first 8 bytes its header has %" PRIu64
+              " bytes, and the file has %" PRIu64 " (at most %d are read)%s; copy or export it anew",
+              g->path, n, size, MOST_HEADER,
+              memcmp(length, "version ", 8) == 0 ? ": it is a pointer of Git LFS, and `git lfs pull` gets the file"
+                                                 : "");
   SHOAL_TRY(shoal_limit_memory(g->path, "the header", n + 1, 16));
   SHOAL_TRY(SHOAL_ALLOC((size_t)n + 1, &text));
   shoal_status st = read_at(g, 8, text, (size_t)n);

@@ -100,9 +100,10 @@ static shoal_status check_shape(const predictor *p)
   for (int d = 0; d < is->ndim; d++) dims[0][d] = (uint64_t)is->dim[d];
   for (int d = 0; d < wanted->ndim; d++) dims[1][d] = (uint64_t)wanted->dim[d];
   bool same = is->ndim == wanted->ndim && memcmp(is->dim, wanted->dim, (size_t)is->ndim * sizeof *is->dim) == 0;
-  SHOAL_CHECK(same, SHOAL_ERR_USAGE, "samples of %s have the shape %s, the model was trained on %s",
+  SHOAL_CHECK(same, SHOAL_ERR_USAGE,
+              "samples of %s have the shape %s, the model was trained on %s: make them as its data set was made (%s)",
               shoal_dataset_path(p->set), shoal_ckpt_shape_text(is->ndim, dims[0], a, sizeof a),
-              shoal_ckpt_shape_text(wanted->ndim, dims[1], b, sizeof b));
+              shoal_ckpt_shape_text(wanted->ndim, dims[1], b, sizeof b), p->network.path);
   return SHOAL_OK;
 }
 
@@ -110,6 +111,7 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
 {
   const shoal_ckpt_data *trained = &shoal_ckpt_get_info(p->network.ckpt)->data;
   const double *mean, *std;
+  char word[SHOAL_WORD];
   size_t scales;
   SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &p->set));
   const shoal_data_info *info = shoal_dataset_info(p->set);
@@ -120,15 +122,17 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
               shoal_dataset_path(p->set));
   SHOAL_TRY(check_shape(p));
   shoal_dataset_scale(p->set, &scales, &mean, &std);
-  SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE, "%s has %zu means, the model was trained with %zu; repack it",
-              shoal_dataset_path(p->set), scales, trained->scales);
+  SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE,
+              "%s has %zu means, the model was trained with %zu: give NEW.h5 after shoal data repack %s -o NEW.h5",
+              shoal_dataset_path(p->set), scales, trained->scales, shoal_shell_word(a->data[0], word));
   shoal_dataset_warn_of_scale(p->set, trained->mean, trained->std);
   shoal_dataset_set_scale(p->set, trained->mean, trained->std);
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
   p->split = test ? SHOAL_TEST : SHOAL_TRAIN;
   p->asked = a->split != SHOAL_PREDICT_EITHER;
   p->n = info->n[p->split];
-  SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split", shoal_dataset_path(p->set), test ? "test" : "training");
+  SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split: leave --split out, and the other one is taken",
+              shoal_dataset_path(p->set), test ? "test" : "training");
   SHOAL_TRY(match_classes(p));
   shoal_loader_config l = { .split = p->split, .size = 1, .batch = (uint64_t)a->batch, .depth = 1 };
   return shoal_loader_create(p->set, &l, &p->loader);

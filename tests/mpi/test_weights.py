@@ -135,6 +135,7 @@ def test_weights_fresh(glyphs, method):
             f.write(content)
         assert_one_error(train(2, "bad", *base, *sets(model__weights="bad.safetensors"), code=7), *words)
         assert not os.path.exists("runs/bad/ckpt")
+    bad(b"version https://git-lfs.github.com/spec/v1\n", "and the file has 43 (at most 100000000 are read): it is a pointer of Git LFS")
     bad(whole[:-4], f"{takes}[{begin}, {end}] hold {count} and end at byte {size} of a file of {size - 4}; copy or export it anew")
     for new, words in ((begin + 4, "hold 4; copy"), (end + 10**9, f"hold {count + 10**9} and end at byte ")):
         header[last]["data_offsets"] = [begin, new]

@@ -284,19 +284,20 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   long long step = number_of(status, "step", 0);
   if (strcmp(state, "done") == 0) return 0;
   shoal_memory_kills_told("", b->kills, memory);
+  const char *again = newest_checkpoint(b->dir) < 0
+                          ? "no checkpoint was saved yet (ckpt.every): submitted again it begins anew"
+                          : "submit it again to go on from the newest checkpoint";
   if (is_alive_word(state) && *memory) {
-    say(b,
-        "%s: killed at step %lld or later, without a word: %s; srun ended with %d; submit it again to go on from the "
-        "newest checkpoint",
-        b->dir, step, memory, code);
+    say(b, "%s: killed at step %lld or later, without a word: %s; srun ended with %d; %s", b->dir, step, memory, code,
+        again);
     return or_one(code);
   }
   if (is_alive_word(state)) {
     say(b,
         "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out "
         "say, for some minutes, scontrol show job %s, and where Slurm keeps accounts sacct -j %s -o "
-        "State,ExitCode,MaxRSS; submit it again to go on from the newest checkpoint",
-        b->dir, step, code, b->job, b->job);
+        "State,ExitCode,MaxRSS; %s",
+        b->dir, step, code, b->job, b->job, again);
     return or_one(code);
   }
   if (strcmp(state, "stopped") != 0) {

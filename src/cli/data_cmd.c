@@ -114,7 +114,7 @@ static const shoal_flag import_flags[] = {
   { "--like", NULL, "RUN|FILE", SHOAL_FLAG_VALUE,
     "csv: a table to be predicted, or tested with: the columns, classes and means of what that run was trained on (or "
     "of "
-    "a checkpoint, an exported model, a data set)" },
+    "a checkpoint, a model exported as .h5, a data set)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {

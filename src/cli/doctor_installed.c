@@ -48,7 +48,9 @@ static const struct {
   const char *packages[3]; /* of apt, dnf and zypper */
 } helpers[] = {
   { "python",
-    "\"${SHOAL_PYTHON:-python3}\" -c 'import h5py, numpy, pandas, matplotlib' 2>/dev/null",
+    /* as report.py does */
+    "for p in \"${SHOAL_PYTHON:-python3}\" \"${SHOAL_PYTHON:-/usr/bin/python3}\"; do "
+    "\"$p\" -c 'import h5py, numpy, pandas, matplotlib' 2>/dev/null && exit; done; false",
     "only shoal report and its figures need python3 with h5py, numpy, pandas and matplotlib; training does not",
     { "python3 python3-h5py python3-pandas python3-matplotlib",
       "python3 python3-h5py python3-pandas python3-matplotlib",

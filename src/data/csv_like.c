@@ -41,7 +41,7 @@ static shoal_status read_file(shoal_h5 file, shoal_csv_like *l)
 {
   char *kind = NULL;
   SHOAL_CHECK(shoal_h5_has_attribute(file, "kind"), SHOAL_ERR_USAGE,
-              "--like %s: it is no run, checkpoint, exported model or data set made by `shoal data import csv`",
+              "--like %s: it is no run, checkpoint, model exported as .h5, or data set made by `shoal data import csv`",
               l->path);
   SHOAL_TRY(shoal_h5_get_string(file, "kind", &kind));
   const bool table = strcmp(kind, "features") == 0;
@@ -69,8 +69,10 @@ static shoal_status read_all(void *like)
 {
   shoal_csv_like *l = like;
   shoal_h5 file;
-  SHOAL_TRY(shoal_h5_open(l->path, &file));
-  shoal_status st = read_file(file, l);
+  shoal_status st = shoal_h5_open(l->path, &file);
+  if (st != SHOAL_OK)
+    return shoal_error_append(st, "; --like takes a run, a checkpoint, a model exported as .h5, or a data set");
+  st = read_file(file, l);
   shoal_h5_close(file);
   return st;
 }

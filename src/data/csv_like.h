@@ -17,7 +17,7 @@ typedef struct {
   double *mean;  /* [scales] */
 } shoal_csv_like;
 
-/** From a checkpoint, an exported model or a data set: they have the same attributes.  ERR_USAGE if it was not made of a table. */
+/** From a checkpoint, a model exported as .h5, or a data set: they have the same attributes.  ERR_USAGE if it was not made of a table. */
 shoal_status shoal_csv_like_read(const char *path, shoal_csv_like *out);
 void shoal_csv_like_fini(shoal_csv_like *l);
 /** The class of a label, by its name or as a number; -1 if there is none. */

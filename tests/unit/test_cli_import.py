@@ -226,6 +226,9 @@ def test_like(tmp_path):
     assert "--like RUN takes that of what the model" in load("a,b\n1,\n3,2\n", "--label", "none", "--missing", "mean").stderr
     assert_one_error(run([program(), "data", "import", "npy", "x.npy", "--like", "base.h5", "-o", "t.h5"], base=PLAIN_ENV, code=2), "--like does nothing for npy")
     assert_one_error(load("a,b\n1,2\n", "--like", "t.csv", code=7), "t.csv is a CSV file")
+    with open("m.onnx", "wb") as f:
+        f.write(bytes(range(256)))
+    assert_one_error(load("a,b\n1,2\n", "--like", "m.onnx", code=7), "--like takes a run, a checkpoint, a model exported as .h5, or a data set")
 
 
 def test_parts_without_rows():

@@ -42,6 +42,7 @@ typedef struct {
   uint64_t bytes; /* of the file that were read in this phase */
   uint32_t sum, wanted;
   char *part; /* the copy before it counts */
+  bool waits; /* for another process that has the lock, which was told */
   uint64_t copied, found;
 } stage;
 
@@ -172,6 +173,22 @@ static void begin_phase(stage *g, phase p)
   g->sum = 0;
 }
 
+static void end_wait(stage *g)
+{
+  if (g->waits) shoal_activity_end();
+  g->waits = false;
+}
+
+static void tell_wait(stage *g)
+{
+  const char *file = g->files->at[g->at];
+  if (g->waits) return;
+  g->waits = true;
+  shoal_activity_begin(true, "waiting for another run that copies %s", file);
+  shoal_log(shoal_log_rank() ? SHOAL_LOG_WARN : SHOAL_LOG_INFO,
+            "data.stage: another run on this node copies %s to %s, this one waits for it", file, g->dir);
+}
+
 /* One process of this node at a time; false: another one is at it. */
 static shoal_status lock(stage *g, bool *ours)
 {
@@ -183,7 +200,12 @@ static shoal_status lock(stage *g, bool *ours)
   *ours = flock(g->note, LOCK_EX | LOCK_NB) == 0;
   if (!*ours && errno != EWOULDBLOCK && errno != EINTR)
     return shoal_io_fault("lock the note of", g->copies.at[g->at], errno);
-  if (!*ours) usleep(TURN_MS * 1000);
+  if (*ours) {
+    end_wait(g);
+    return SHOAL_OK;
+  }
+  tell_wait(g);
+  usleep(TURN_MS * 1000);
   return SHOAL_OK;
 }
 
@@ -372,6 +394,7 @@ shoal_status shoal_session_stage(shoal_session *s, shoal_texts *files)
   shoal_activity_begin(true, "copying the data set to %s", dir);
   shoal_status st = shoal_session_agree(s, prepare(s, &g));
   if (st == SHOAL_OK) st = meet_until_done(s, &g);
+  end_wait(&g);
   shoal_activity_end();
   close_all(&g);
   free(g.piece);

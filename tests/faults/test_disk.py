@@ -1,5 +1,6 @@
 """Disks that are full, or too small, and files above the limit of their size: told in one line with path, needed and free; older
 files are intact, partial ones gone."""
+import fcntl
 import filecmp
 import json
 import os
@@ -8,6 +9,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import h5py
@@ -16,7 +18,7 @@ import pytest
 
 import harness
 import launch
-from harness import MLP, built, newest, program, read, run, said, sets, shoal, status, train, wait_for, wait_until
+from harness import MLP, built, log, newest, program, read, run, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
 BASE = [*MLP, *sets(model__widths="[128,64]", data__batch=16, run__epochs=3, eval__every="never", trace__level="off")]
@@ -304,6 +306,11 @@ def test_disk_stage(glyphs, disk):
     staged("d", copied=True)
     shoal("ckpt", "diff", newest("plain"), newest("d"))
     assert "$STAGE" in read("runs/d/run.yaml")  # a node may have another
+    with open(f"{copy}.sum") as note:  # another run is at it, for some seconds
+        fcntl.flock(note, fcntl.LOCK_EX)
+        threading.Timer(2, lambda: fcntl.flock(note, fcntl.LOCK_UN)).start()
+        staged("waits", copied=False)
+    assert log("waits").count(f"data.stage: another run on this node copies glyphs.h5 to {folder}, this one waits for it") == 1, log("waits")
     os.chmod(folder, 0o777)
     r = staged("e", copied=False, code=7)
     words = rf"data.stage: {folder} must be a folder of yours .* is a folder of .*user {os.geteuid()}\) with mode 777: `rm -r {folder}`"

@@ -20,6 +20,7 @@ bool shoal_process_lives(long pid, shoal_process *out)
   if (rest && sscanf(rest, ") %c %ld %*d %*d %d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
                      &state, &p.parent, &p.terminal, &p.started) != 4)
     p = (shoal_process){ 0 };
+  p.stopped = state == 'T';
   if (out) *out = p;
   return state ? state != 'Z' && state != 'X' : kill((pid_t)pid, 0) == 0 || errno != ESRCH;
 }

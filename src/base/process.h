@@ -8,6 +8,7 @@ typedef struct {
   uint64_t started; /* clock ticks since boot: tells a process from a later one with its number */
   long parent;
   int terminal; /* its number; 0: none */
+  bool stopped; /* as by SIGSTOP or Ctrl-Z */
 } shoal_process;
 
 /** Whether `pid` runs.  A process that has ended does not, even if its parent has not waited for it yet, which an init of a

@@ -407,12 +407,13 @@ shoal_status shoal_parse_period(const char *text, shoal_period *out)
     double factor;
     shoal_period_unit unit;
   } units[] = {
-    { "", 1, SHOAL_PER_SECONDS },        { "s", 1, SHOAL_PER_SECONDS },        { "sec", 1, SHOAL_PER_SECONDS },
-    { "second", 1, SHOAL_PER_SECONDS },  { "seconds", 1, SHOAL_PER_SECONDS },  { "min", 60, SHOAL_PER_SECONDS },
-    { "minute", 60, SHOAL_PER_SECONDS }, { "minutes", 60, SHOAL_PER_SECONDS }, { "h", 3600, SHOAL_PER_SECONDS },
-    { "hour", 3600, SHOAL_PER_SECONDS }, { "hours", 3600, SHOAL_PER_SECONDS }, { "d", 86400, SHOAL_PER_SECONDS },
-    { "day", 86400, SHOAL_PER_SECONDS }, { "days", 86400, SHOAL_PER_SECONDS }, { "step", 1, SHOAL_PER_STEPS },
-    { "steps", 1, SHOAL_PER_STEPS },     { "epoch", 1, SHOAL_PER_EPOCHS },     { "epochs", 1, SHOAL_PER_EPOCHS },
+    { "", 1, SHOAL_PER_SECONDS },       { "s", 1, SHOAL_PER_SECONDS },       { "sec", 1, SHOAL_PER_SECONDS },
+    { "second", 1, SHOAL_PER_SECONDS }, { "seconds", 1, SHOAL_PER_SECONDS }, { "m", 60, SHOAL_PER_SECONDS },
+    { "min", 60, SHOAL_PER_SECONDS },   { "minute", 60, SHOAL_PER_SECONDS }, { "minutes", 60, SHOAL_PER_SECONDS },
+    { "h", 3600, SHOAL_PER_SECONDS },   { "hour", 3600, SHOAL_PER_SECONDS }, { "hours", 3600, SHOAL_PER_SECONDS },
+    { "d", 86400, SHOAL_PER_SECONDS },  { "day", 86400, SHOAL_PER_SECONDS }, { "days", 86400, SHOAL_PER_SECONDS },
+    { "step", 1, SHOAL_PER_STEPS },     { "steps", 1, SHOAL_PER_STEPS },     { "epoch", 1, SHOAL_PER_EPOCHS },
+    { "epochs", 1, SHOAL_PER_EPOCHS },
   };
   char *end;
   if (!looks_decimal(text)) return SHOAL_ERR_ARG;

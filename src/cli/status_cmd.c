@@ -29,7 +29,9 @@ const shoal_verb_help shoal_status_help = {
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
   "are "
   "queued;\n"
-  "stuck: their job never starts, as the one that it waits for has failed.\n"
+  "stuck: their job never starts, as the one that it waits for has failed, or its partition does not allow so much. "
+  "Suspended: stopped\n"
+  "by Slurm, Ctrl-Z or SIGSTOP, with its memory, and goes on when it is resumed.\n"
   "Slurm is asked once for all jobs, and only where squeue is on the PATH. If it does not answer, a line says why "
   "(slurm_error\n"
   "with --json), and jobs in the queue stay submitted.",
@@ -52,10 +54,26 @@ static bool is_state(const shoal_queued *q, const char *state)
   return q && q->state && strcmp(q->state, state) == 0;
 }
 
-/* Slurm leaves a job in the queue whose dependency cannot be met any more. */
-static bool never_starts(const shoal_queued *q)
+/* A job that has nodes, though it may be suspended on them. */
+static bool has_begun(const shoal_queued *q)
 {
-  return is_state(q, "PENDING") && q->reason && strcmp(q->reason, "DependencyNeverSatisfied") == 0;
+  static const char *const states[] = { "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING" };
+  for (size_t i = 0; i < SHOAL_COUNT(states); i++)
+    if (is_state(q, states[i])) return true;
+  return false;
+}
+
+/* Slurm leaves a job in the queue whose dependency cannot be met any more, or that asks for more than its partition may give.  Returns
+ * why, or NULL. */
+static const char *never_starts(const shoal_queued *q)
+{
+  static const char *const reasons[][2] = { { "DependencyNeverSatisfied", "as the one that it was to follow failed" },
+                                            { "PartitionTimeLimit", "unless the partition's time limit is raised" },
+                                            { "PartitionNodeLimit",
+                                              "unless the partition's limit of nodes is raised" } };
+  for (size_t i = 0; i < SHOAL_COUNT(reasons); i++)
+    if (is_state(q, "PENDING") && q->reason && strcmp(q->reason, reasons[i][0]) == 0) return reasons[i][1];
+  return NULL;
 }
 
 /* Of the jobs of a run that which runs; else that which waits, the first of a chain; else the last one that it ran in. */
@@ -64,10 +82,10 @@ static void find_job(const shoal_run_facts *r, const shoal_queue *q, standing *s
   s->job = r->jobs.n ? r->jobs.at[0] : NULL;
   for (size_t i = 0; i < r->jobs.n; i++) {
     const shoal_queued *e = shoal_queue_find(q, r->jobs.at[i]);
-    if (!e || (s->entry && !is_state(e, "RUNNING"))) continue;
+    if (!e || (s->entry && !has_begun(e))) continue;
     s->entry = e;
     s->job = r->jobs.at[i];
-    if (is_state(e, "RUNNING")) return;
+    if (has_begun(e)) return;
   }
 }
 
@@ -82,11 +100,14 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
                                        [SHOAL_LIFE_DEAD] = "dead" };
   standing s = { .state = words[r->life] };
   find_job(r, q, &s);
-  bool runs = is_state(s.entry, "RUNNING");
+  bool runs = has_begun(s.entry),
+       goes_on = r->life == SHOAL_LIFE_RUNNING || r->life == SHOAL_LIFE_STOPPING || r->silent;
   const char *waits = never_starts(s.entry) ? "stuck" : "queued";
   if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? waits : "gone";
   if (r->life == SHOAL_LIFE_DEAD && r->silent && runs) s.state = "silent";
-  if (r->life == SHOAL_LIFE_DEAD && s.entry && !runs) s.state = waits; /* again, as after the failure of a node */
+  if (goes_on && (r->stopped || is_state(s.entry, "SUSPENDED") || is_state(s.entry, "STOPPED"))) s.state = "suspended";
+  if (r->life == SHOAL_LIFE_DEAD && !r->stopped && s.entry && !runs)
+    s.state = waits; /* again, as after the failure of a node */
   return s;
 }
 
@@ -96,7 +117,7 @@ static const char *next_start(const standing *s, char *buf, size_t cap)
 {
   enum { DATE = 5, TIME = 11, MINUTES = 16 };
   buf[0] = '\0';
-  if (!s->entry || is_state(s->entry, "RUNNING")) return buf;
+  if (!s->entry || has_begun(s->entry)) return buf;
   const char *start = s->entry->start;
   if (never_starts(s->entry))
     snprintf(buf, cap, "never");
@@ -159,7 +180,7 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
 /* What a job waits for, if its column is too narrow for it and it is more than its turn in an array. */
 static const char *long_wait(const standing *s)
 {
-  const char *reason = s->entry && !is_state(s->entry, "RUNNING") ? s->entry->reason : NULL;
+  const char *reason = s->entry && !has_begun(s->entry) ? s->entry->reason : NULL;
   bool is_turn = reason && strcmp(reason, "JobArrayTaskLimit") == 0;
   return reason && strlen(reason) > WAIT && !is_turn && !never_starts(s->entry) ? reason : NULL;
 }
@@ -177,6 +198,12 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
   char since[32];
   if (strcmp(s->state, "failed") == 0)
     shoal_str_add(out, "exit %d: %s", r->exit_code, r->reason);
+  else if (strcmp(s->state, "suspended") == 0 && r->stopped)
+    shoal_str_add(out,
+                  "its process %ld here is stopped, as by Ctrl-Z: fg in that terminal, or kill -CONT, lets it go on",
+                  r->stopped);
+  else if (strcmp(s->state, "suspended") == 0)
+    shoal_str_add(out, "job %s is suspended: scontrol resume %s lets it go on", s->job, s->job);
   else if (last_words(r, s))
     shoal_str_add(out, "%s, last word %s ago", last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
   else if (strcmp(s->state, "gone") == 0)
@@ -188,9 +215,10 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
     shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
   if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
-  if (never_starts(s->entry))
-    shoal_str_add(out, "%sjob %s never starts, as the one that it was to follow failed: scancel %s, then submit again",
-                  out->len ? "; " : "", s->job, s->job);
+  const char *never = never_starts(s->entry);
+  if (never)
+    shoal_str_add(out, "%sjob %s never starts, %s: scancel %s, then submit again", out->len ? "; " : "", s->job, never,
+                  s->job);
 }
 
 static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
@@ -262,8 +290,8 @@ static void print_json(const shoal_runs *runs, const shoal_queue *q)
     shoal_json_fixed(&j, "age_s", r->age_s, 0);
     shoal_json_string(&j, "job", s.job);
     shoal_json_string(&j, "job_state", s.entry ? s.entry->state : NULL);
-    shoal_json_string(&j, "next_start", s.entry && !is_state(s.entry, "RUNNING") ? s.entry->start : NULL);
-    shoal_json_string(&j, "waits_for", s.entry && !is_state(s.entry, "RUNNING") ? s.entry->reason : NULL);
+    shoal_json_string(&j, "next_start", s.entry && !has_begun(s.entry) ? s.entry->start : NULL);
+    shoal_json_string(&j, "waits_for", s.entry && !has_begun(s.entry) ? s.entry->reason : NULL);
     shoal_json_end(&j);
   }
   shoal_json_end(&j);

@@ -14,15 +14,33 @@
 
 enum { DEEPEST = 4, SILENT_S = 120 }; /* SILENT: as long as a lease lives without being touched */
 
-bool shoal_run_process_gone(const json_t *process)
+/* The process, if it is one of this kernel; 0: it is not. */
+static long pid_here(const json_t *process)
 {
-  shoal_process now;
   const char *boot = json_string_value(json_object_get(process, "boot")),
              *pids = json_string_value(json_object_get(process, "pids"));
   json_int_t pid = json_integer_value(json_object_get(process, "pid"));
-  if (!boot || !pids || pid <= 0 || !shoal_kernel_is_here(boot, pids)) return false;
-  return !shoal_process_lives((long)pid, &now) ||
-         (json_int_t)now.started != json_integer_value(json_object_get(process, "started"));
+  return boot && pids && pid > 0 && shoal_kernel_is_here(boot, pids) ? (long)pid : 0;
+}
+
+static bool lives(const json_t *process, long pid, shoal_process *now)
+{
+  return shoal_process_lives(pid, now) &&
+         (json_int_t)now->started == json_integer_value(json_object_get(process, "started"));
+}
+
+bool shoal_run_process_gone(const json_t *process)
+{
+  shoal_process now;
+  long pid = pid_here(process);
+  return pid && !lives(process, pid, &now);
+}
+
+static long stopped_process(const json_t *process)
+{
+  shoal_process now;
+  long pid = pid_here(process);
+  return pid && lives(process, pid, &now) && now.stopped ? pid : 0;
 }
 
 static json_t *read_json(const char *dir, const char *name)
@@ -76,7 +94,9 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
   r->reason = shoal_strdup_printf("%s", reason ? reason : "");
   r->age_s = age_of(r->dir, "status.json");
   if (r->life == SHOAL_LIFE_RUNNING || r->life == SHOAL_LIFE_STOPPING) {
-    bool gone = shoal_run_process_gone(json_object_get(j, "process"));
+    const json_t *process = json_object_get(j, "process");
+    bool gone = shoal_run_process_gone(process);
+    r->stopped = stopped_process(process);
     r->silent = !gone && r->age_s > SILENT_S;
     if (gone || r->silent) r->life = SHOAL_LIFE_DEAD;
   }

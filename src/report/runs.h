@@ -24,7 +24,8 @@ typedef enum {
 typedef struct {
   char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run */
   shoal_life life;
-  bool silent; /* dead only because nothing was heard: its host cannot be asked from here */
+  bool silent;  /* dead only because nothing was heard: its host cannot be asked from here */
+  long stopped; /* its process on this host, which is stopped, as by SIGSTOP; 0: it is not, or not known */
   int exit_code, attempt;
   double step, done, loss, test_acc; /* done: 0 to 1; loss: of the last step; NAN: not known */
   double age_s;                      /* of its last word; NAN: none */

@@ -139,13 +139,14 @@ static void test_periods(void)
     const char *text;
     double value;
     shoal_period_unit unit;
-  } good[] = { { "90", 90, SHOAL_PER_SECONDS },       { "90s", 90, SHOAL_PER_SECONDS },
-               { "10min", 600, SHOAL_PER_SECONDS },   { "2 h", 7200, SHOAL_PER_SECONDS },
-               { "1.5 h", 5400, SHOAL_PER_SECONDS },  { "1d", 86400, SHOAL_PER_SECONDS },
-               { "250 steps", 250, SHOAL_PER_STEPS }, { "1 step", 1, SHOAL_PER_STEPS },
-               { "3 epochs", 3, SHOAL_PER_EPOCHS },   { "1e15 steps", 1e15, SHOAL_PER_STEPS },
-               { "1e9 s", 1e9, SHOAL_PER_SECONDS },   { "0.001 s", 0.001, SHOAL_PER_SECONDS } };
-  static const char *const bad[] = { "",           "min",           "-5min",      "10 m",   "5 stepz", "1.5 steps",
+  } good[] = { { "90", 90, SHOAL_PER_SECONDS },         { "90s", 90, SHOAL_PER_SECONDS },
+               { "10min", 600, SHOAL_PER_SECONDS },     { "4m", 240, SHOAL_PER_SECONDS },
+               { "2 h", 7200, SHOAL_PER_SECONDS },      { "1.5 h", 5400, SHOAL_PER_SECONDS },
+               { "1d", 86400, SHOAL_PER_SECONDS },      { "250 steps", 250, SHOAL_PER_STEPS },
+               { "1 step", 1, SHOAL_PER_STEPS },        { "3 epochs", 3, SHOAL_PER_EPOCHS },
+               { "1e15 steps", 1e15, SHOAL_PER_STEPS }, { "1e9 s", 1e9, SHOAL_PER_SECONDS },
+               { "0.001 s", 0.001, SHOAL_PER_SECONDS } };
+  static const char *const bad[] = { "",           "min",           "-5min",      "10 ms",  "5 stepz", "1.5 steps",
                                      "inf",        "10min 3s",      "1e999",      "0",      "0 steps", "0.5 epochs",
                                      "1e20 steps", "1e15.5 epochs", "1.0001e9 s", "12000 d" };
   shoal_period p = { 0 };

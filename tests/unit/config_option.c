@@ -294,7 +294,7 @@ static void test_faults(void)
     { "optim: { nesterov: maybe }\n", "optim.nesterov is \"maybe\": must be true or false, for example false\n" },
     { "optim: { schedule: cosin }\n",
       "optim.schedule is \"cosin\": must be one of constant, step, cosine; did you mean cosine?\n" },
-    { "ckpt: { every: 10 m }\n", "ckpt.every is \"10 m\": must be a period such as 10min" },
+    { "ckpt: { every: 10 ms }\n", "ckpt.every is \"10 ms\": must be a period such as 10min" },
     { "data: { augment: [crop4, hfilp] }\n",
       "run.yaml:1:18: data.augment item 2 is \"hfilp\": must be one of crop4, hflip, cutout; did you mean hflip?" },
     { "model: { widths: [1, 0, x] }\n", "model.widths item 3 is \"x\": must be an integer in [1,1048576]" },

@@ -5,11 +5,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from harness import PLAIN_ENV, ROOT, program, read, run, said
+from harness import PLAIN_ENV, ROOT, program, read, run, said, wait_until
 
 RUN = """run: { name: blobs, epochs: 2 }
 model: { name: mlp, widths: [4] }
@@ -328,12 +329,12 @@ def test_states(work):
     wide = shoal("status", COLUMNS="120").stdout
     assert "\na-rather-long-name-of-a-run-as-people-have/and-another-one stopped " in wide
     with open("queue", "w") as f:  # what its column has no room for
-        f.write("17|PENDING|N/A|PartitionTimeLimit\n15|PENDING|N/A|None\n13|PENDING|N/A|BeginTime\n")
+        f.write("17|PENDING|N/A|AssocMaxJobsLimit\n15|PENDING|N/A|None\n13|PENDING|N/A|BeginTime\n")
     assert states()["killed"]["state"] == "queued"  # after NODE_FAIL
     table = shoal("status").stdout
     assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         BeginTime$", table, re.M), table
     assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
-    assert re.search(r"^new .* 17         PartitionTi$", table, re.M) and "\nnew: job 17 waits: PartitionTimeLimit\n" in table, table
+    assert re.search(r"^new .* 17         AssocMaxJob$", table, re.M) and "\nnew: job 17 waits: AssocMaxJobsLimit\n" in table, table
     with open("queue", "w") as f:  # their predecessor failed: they would wait for ever
         f.write("17|PENDING|N/A|DependencyNeverSatisfied\n12|PENDING|N/A|DependencyNeverSatisfied\n")
     asked, table = states(), shoal("status").stdout
@@ -341,6 +342,16 @@ def test_states(work):
     never = "job {0} never starts, as the one that it was to follow failed: scancel {0}, then submit again\n"
     assert re.search(r"^new +stuck .* 17         never$", table, re.M) and "\nnew: " + never.format(17) in table, table
     assert asked["killed"]["state"] == "dead" and asked["killed"]["reason"] == "killed without a word" and asked["killed"]["exit_code"] is None
+    with open("queue", "w") as f:
+        f.write("17|PENDING|N/A|PartitionTimeLimit\n12|SUSPENDED|2026-01-31T10:00:00|None\n")
+    child.send_signal(signal.SIGSTOP)
+    wait_until("the stop", lambda: " T " in read(f"/proc/{child.pid}/stat"))
+    asked, table = states(), shoal("status").stdout
+    assert [asked[name]["state"] for name in ("new", "quiet", "alive")] == ["stuck", "suspended", "suspended"] and not asked["quiet"]["next_start"]
+    assert "\nnew: job 17 never starts, unless the partition's time limit is raised: scancel 17, then submit again\n" in table, table
+    assert "\nquiet: job 12 is suspended: scontrol resume 12 lets it go on\n" in table, table
+    assert f"alive: its process {child.pid} here is stopped, as by Ctrl-Z: fg in that terminal, or kill -CONT, lets it go on\n" in table, table
+    child.send_signal(signal.SIGCONT)
     # squeue fails, then hangs with a child: as if it were not there, and that is told.
     stub("timeout")
     for does, why in (("cat queue; echo first >&2; echo 'slurm_load_jobs error: \\c' >&2; exit 1", "slurm_load_jobs error: \\c"),

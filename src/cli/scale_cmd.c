@@ -276,6 +276,13 @@ static shoal_status submit_ranks(const request *q, const shoal_study *s, int ran
   return st;
 }
 
+static bool all_done(const shoal_study *s)
+{
+  for (size_t i = 0; i < s->n; i++)
+    if (s->runs[i].state != SHOAL_RUN_DONE) return false;
+  return true;
+}
+
 static shoal_status submit_study(const request *q, const shoal_study *s)
 {
   shoal_runs known = { .n = 0 };
@@ -288,8 +295,8 @@ static shoal_status submit_study(const request *q, const shoal_study *s)
     st = submit_ranks(q, s, q->study.ranks[i], &known, &queue);
   if (st == SHOAL_OK) {
     shoal_study_print(s, &table);
-    printf("\n%s scaling, %s\n%sthe same command compares what is done later\n", s->weak ? "weak" : "strong", s->dir,
-           table.text);
+    printf("\n%s scaling, %s\n%s", s->weak ? "weak" : "strong", s->dir, table.text);
+    if (!all_done(s)) printf("the same command compares what is done later\n");
   }
   shoal_str_free(&table);
   shoal_runs_free(&known);
@@ -356,13 +363,6 @@ static shoal_status run_all(const request *q, shoal_study *s, const char *progra
                      r->dir, code, r->dir);
   }
   return failed;
-}
-
-static bool all_done(const shoal_study *s)
-{
-  for (size_t i = 0; i < s->n; i++)
-    if (s->runs[i].state != SHOAL_RUN_DONE) return false;
-  return true;
 }
 
 static shoal_status study(const request *q, shoal_study *s, const char *program)

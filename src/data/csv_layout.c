@@ -427,12 +427,12 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
     shown++;
   }
   const bool none = l->label == SHOAL_CSV_NO_LABEL;
-  shoal_info("%s: fields are separated by %s; %s; %s%s; features are %s %zu%s", path,
+  shoal_info("%s: fields are separated by %s; %s; %s%s; %s %zu%s", path,
              shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
              l->header ? "the first row is the header" : "no header",
              none ? "there is no label" : "the label is column ",
-             none ? "" : shoal_csv_column_text(l, l->label, text, sizeof text), none ? "the" : "the other", l->features,
-             s.len ? s.text : "");
+             none ? "" : shoal_csv_column_text(l, l->label, text, sizeof text),
+             none ? "columns that are features:" : "features are the other", l->features, s.len ? s.text : "");
   shoal_str_clear(&s);
   if (l->header) {
     add_names(l, &s);

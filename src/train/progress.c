@@ -478,8 +478,8 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
-  shoal_info("  trained        %llu epochs, %llu steps, %s", (unsigned long long)s->clock.epoch,
-             (unsigned long long)s->run.step,
+  shoal_info("  trained        %llu epoch%s, %llu step%s, %s", (unsigned long long)s->clock.epoch,
+             s->clock.epoch == 1 ? "" : "s", (unsigned long long)s->run.step, s->run.step == 1 ? "" : "s",
              shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))

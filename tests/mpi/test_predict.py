@@ -313,7 +313,7 @@ def test_unlabelled(named):
     with open("bare.csv", "w", newline="") as f:
         csv.writer(f).writerows([("a", "b"), *(row[1:] for row in named)])
     r = shoal(*"data import csv bare.csv -o bare.h5 --label none".split())
-    assert "there is no label; features are the 2\n" in r.stdout and "-> ?" in r.stdout, r.stdout
+    assert "there is no label; columns that are features: 2\n" in r.stdout and "-> ?" in r.stdout, r.stdout
     assert r.stderr == "shoal: warning: bare.h5: no labels: these samples can be predicted, and not trained on\n", r.stderr
     shoal("predict", "runs/r", "bare.h5", "-o", "bare-p.h5")
     shoal("predict", "runs/r", "new.h5", "-o", "p.h5")

@@ -129,6 +129,11 @@ shoal_status shoal_message_create(shoal_group *g, const char *name, shoal_messag
 /** Both return at once; do not touch `data` until the message is done.  Between two different members only. */
 shoal_status shoal_message_send(shoal_message *m, const void *data, size_t bytes, int to, int tag);
 shoal_status shoal_message_recv(shoal_message *m, void *data, size_t bytes, int from, int tag);
+/** The same from whoever sends first with this tag, up to `most` bytes (at most 1 MiB, and what one library call can carry): so
+ *  that a rank hears all others with a fixed number of receives. */
+shoal_status shoal_message_recv_any(shoal_message *m, void *data, size_t most, int tag);
+int shoal_message_sender(const shoal_message *m);      /* of what has come, once it is done */
+size_t shoal_message_received(const shoal_message *m); /* its length */
 bool shoal_message_done(const shoal_message *m);
 shoal_status shoal_message_wait(shoal_message *m); /* as shoal_exchange_wait */
 void shoal_message_destroy(shoal_message *m);

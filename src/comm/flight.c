@@ -161,6 +161,7 @@ shoal_status shoal_flight_look(shoal_flight *f, int slot, int peer, size_t expec
   const shoal_world *w = f->g->w;
   size_t got = 0;
   shoal_slot_state state = w->transport->state(w, slot, &got);
+  if (state == SHOAL_SLOT_WRONG_SIZE && peer == SHOAL_FROM_ANY) peer = w->transport->sender(w, slot);
   SHOAL_CHECK(
       state != SHOAL_SLOT_WRONG_SIZE, SHOAL_ERR_COMM,
       "%s number %llu of group %s: rank %d (%s) sent %zu bytes where %zu were expected: the members call it with "

@@ -409,7 +409,7 @@ fail:
 static shoal_status start_message(shoal_message *m, shoal_stream s, int tag)
 {
   shoal_group *g = m->all.f.g;
-  SHOAL_TRY(check_pair(g, s.peer, tag));
+  SHOAL_TRY(check_pair(g, s.peer == SHOAL_FROM_ANY ? g->rank : s.peer, tag));
   SHOAL_CHECK(s.peer != g->rank, SHOAL_ERR_ARG, "%s from rank %d of group %s to itself: copy instead", m->name, g->rank,
               g->name);
   SHOAL_CHECK(!m->all.f.moving, SHOAL_ERR_ARG, "%s is still in flight: wait for it first", m->name);
@@ -427,6 +427,24 @@ shoal_status shoal_message_send(shoal_message *m, const void *data, size_t bytes
 shoal_status shoal_message_recv(shoal_message *m, void *data, size_t bytes, int from, int tag)
 {
   return start_message(m, shoal_stream_in(data, bytes, from), tag);
+}
+
+shoal_status shoal_message_recv_any(shoal_message *m, void *data, size_t most, int tag)
+{
+  size_t limit = shoal_stream_longest(m->all.f.g->w);
+  SHOAL_CHECK(most <= limit, SHOAL_ERR_ARG, "%s of up to %zu bytes from any rank: choose at most %zu", m->name, most,
+              limit);
+  return start_message(m, shoal_stream_in(data, most, SHOAL_FROM_ANY), tag);
+}
+
+int shoal_message_sender(const shoal_message *m)
+{
+  return m->stream.sender;
+}
+
+size_t shoal_message_received(const shoal_message *m)
+{
+  return m->stream.got;
 }
 
 bool shoal_message_done(const shoal_message *m)

@@ -40,6 +40,8 @@ typedef struct shoal_flight shoal_flight;
 
 typedef enum { SHOAL_SLOT_PENDING, SHOAL_SLOT_DONE, SHOAL_SLOT_WRONG_SIZE } shoal_slot_state;
 
+enum { SHOAL_FROM_ANY = -1 };
+
 /* Ranks are ranks of the channel.  `bytes` is 1 .. max_message.  Functions do not block unless they say so. */
 typedef struct {
   const char *name;
@@ -49,9 +51,11 @@ typedef struct {
   /* Reserve `more` slots in addition, so that posting need not allocate; a negative number releases them. */
   shoal_status (*reserve)(shoal_world *w, int more);
   shoal_status (*send)(shoal_channel *c, const void *data, size_t bytes, int to, int tag, int *slot);
+  /* `from` SHOAL_FROM_ANY: from any rank of the channel, and of any length up to `bytes`. */
   shoal_status (*recv)(shoal_channel *c, void *data, size_t bytes, int from, int tag, int *slot);
   /* State as of the last poll.  WRONG_SIZE: the message received has *got bytes, not the size expected. */
   shoal_slot_state (*state)(const shoal_world *w, int slot, size_t *got);
+  int (*sender)(const shoal_world *w, int slot); /* of the message that a DONE receive from any rank has got */
   /* Asks the library to end a pending receive; does nothing to a send.  Whether it still comes or not, the slot is DONE in a
    * later poll, and only then its buffer is free. */
   void (*cancel)(shoal_world *w, int slot);
@@ -262,12 +266,15 @@ typedef struct {
   bool sending;
   char *data;
   size_t bytes, posted, finished;
-  size_t piece;        /* 0: as long as may be; equal at both ends, at most max_message */
+  size_t piece; /* 0: as long as may be; equal at both ends, at most max_message */
+  size_t got;   /* `peer` SHOAL_FROM_ANY: one piece of at most `bytes`; this many came, from `sender` */
+  int sender;
   const size_t *limit; /* forwarding: bytes that the stream it forwards has received so far; or NULL */
   int slot[SHOAL_STREAM_WINDOW];
   int head, count;
 } shoal_stream;
 
+size_t shoal_stream_longest(const shoal_world *w); /* bytes of the largest piece */
 /** Release completed pieces; post as many as fit the window. */
 shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved);
 shoal_status shoal_stream_post(shoal_flight *f, shoal_stream *s, bool *moved);

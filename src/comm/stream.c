@@ -9,9 +9,14 @@
 
 enum { STREAM_PIECE = 1 << 20 };
 
+size_t shoal_stream_longest(const shoal_world *w)
+{
+  return SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE);
+}
+
 static size_t piece_at(const shoal_world *w, const shoal_stream *s, size_t at)
 {
-  size_t piece = s->piece ? s->piece : SHOAL_MIN(w->o.max_message, (size_t)STREAM_PIECE);
+  size_t piece = s->piece ? s->piece : shoal_stream_longest(w);
   return SHOAL_MIN(piece, s->bytes - at);
 }
 
@@ -23,6 +28,10 @@ shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved)
     bool finished;
     SHOAL_TRY(shoal_flight_look(f, s->slot[s->head], s->peer, n, &finished));
     if (!finished) break;
+    if (s->peer == SHOAL_FROM_ANY) {
+      (void)w->transport->state(w, s->slot[s->head], &s->got);
+      s->sender = w->transport->sender(w, s->slot[s->head]);
+    }
     w->transport->release(w, s->slot[s->head]);
     s->head = (s->head + 1) % SHOAL_STREAM_WINDOW;
     s->count--;
@@ -71,7 +80,7 @@ static int streams_describe(shoal_flight *f, shoal_str *where, bool *missing)
     const shoal_stream *s = &all->streams[i];
     finished += s->finished;
     bytes += s->bytes;
-    if (s->finished == s->bytes) continue;
+    if (s->finished == s->bytes || s->peer == SHOAL_FROM_ANY) continue;
     missing[s->peer] = true;
     if (!s->sending || peer < 0) peer = s->peer;
   }

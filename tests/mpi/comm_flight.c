@@ -204,6 +204,7 @@ static void messages(shoal_world *w, size_t most)
   }
   CHECK_STATUS(shoal_message_send(out, a, 1, rank, 0), SHOAL_ERR_ARG, "to oneself");
   CHECK_STATUS(shoal_message_send(out, a, 1, right, 1024), SHOAL_ERR_ARG, "tag out of range");
+  CHECK_STATUS(shoal_message_recv_any(in, a, (1 << 20) + 1, 0), SHOAL_ERR_ARG, "longer than a piece");
   for (int i = 0; i < MANY; i++) CHECK_OK(shoal_exchange_wait(e[i]));
   check_many();
   shoal_message_destroy(out);
@@ -250,6 +251,33 @@ static void traced(shoal_world *w)
   CHECK_OK(shoal_trace_close(t));
 }
 
+/* All send to the last rank, letters of different lengths, which it receives one by one from any of them. */
+static void letters(shoal_world *w)
+{
+  enum { MOST = 40, TAG = 11 };
+  shoal_group *g = shoal_world_group(w);
+  shoal_message *m = NULL;
+  unsigned char letter[MOST], heard[8] = { 0 };
+  REQUIRE(shoal_message_create(g, "letter", &m) == SHOAL_OK, "create");
+  memset(letter, rank, sizeof letter);
+  if (rank < size - 1) {
+    CHECK_OK(shoal_message_send(m, letter, (size_t)(MOST - rank), size - 1, TAG));
+    CHECK_OK(shoal_message_wait(m));
+  }
+  for (int i = 0; rank == size - 1 && i < size - 1; i++) {
+    CHECK_OK(shoal_message_recv_any(m, letter, MOST, TAG));
+    CHECK_OK(shoal_message_wait(m));
+    int from = shoal_message_sender(m);
+    REQUIRE(from >= 0, "from %d", from);
+    REQUIRE(from < size - 1, "from %d", from);
+    CHECK_EQ(shoal_message_received(m), (size_t)(MOST - from));
+    CHECK_EQ(letter[0], from);
+    CHECK_EQ(letter[MOST - from - 1], from);
+    CHECK_EQ(heard[from]++, 0, "from %d", from);
+  }
+  shoal_message_destroy(m);
+}
+
 static void everything(const char *pretend, size_t max_message, int scale)
 {
   shoal_world *w = open_world(pretend, max_message);
@@ -260,6 +288,7 @@ static void everything(const char *pretend, size_t max_message, int scale)
   refuses(shoal_world_group(w));
   votes(w);
   messages(w, max_message ? 30000 : 3000000);
+  letters(w);
   traced(w);
   destroy_many(shoal_world_group(w));
   shoal_world_close(w);

@@ -59,37 +59,37 @@ static void simulate_edge(shoal_swarm *i, shoal_swarm *j)
   bool both = shoal_swarm_averages(v);
   double distance = SHOAL_MAX(shoal_swarm_reach(i), shoal_swarm_reach(j));
   shoal_swarm_deal di, dj;
-  REQUIRE(shoal_swarm_deal_init(i, &di) == SHOAL_OK, "deals");
-  REQUIRE(shoal_swarm_deal_init(j, &dj) == SHOAL_OK, "deals");
+  REQUIRE(shoal_swarm_deal_init(i, i->blocks, &di) == SHOAL_OK, "deals");
+  REQUIRE(shoal_swarm_deal_init(j, j->blocks, &dj) == SHOAL_OK, "deals");
   shoal_swarm_deal_begin(i, &di, distance);
   shoal_swarm_deal_begin(j, &dj, distance);
-  CHECK_OK(shoal_swarm_pack(j, &dj, j->node.c));
+  CHECK_OK(shoal_swarm_pack(j, &dj, j->node.c, j->outbox.at));
   hand_over(j, i, dj.bytes);
   if (both) {
-    CHECK_OK(shoal_swarm_pack(i, &di, i->node.c));
+    CHECK_OK(shoal_swarm_pack(i, &di, i->node.c, i->outbox.at));
     hand_over(i, j, di.bytes);
-    CHECK_OK(shoal_swarm_unpack(j, &dj));
+    CHECK_OK(shoal_swarm_unpack(j, &dj, j->inbox.at));
   }
-  CHECK_OK(shoal_swarm_unpack(i, &di));
+  CHECK_OK(shoal_swarm_unpack(i, &di, i->inbox.at));
   check_parcel(j, &dj, i, &di, distance);
   if (both) check_parcel(i, &di, j, &dj, distance);
   uint8_t first[8];
   memcpy(first, di.bad.at, i->marks);
   shoal_swarm_merge(i, &di, both ? dj.bad.at : NULL);
   shoal_swarm_merge(j, &dj, first);
-  CHECK_OK(shoal_swarm_pack_again(j, &dj, j->node.c));
+  CHECK_OK(shoal_swarm_pack_again(j, &dj, j->node.c, j->outbox.at));
   hand_over(j, i, dj.resend);
   if (both) {
-    CHECK_OK(shoal_swarm_pack_again(i, &di, i->node.c));
+    CHECK_OK(shoal_swarm_pack_again(i, &di, i->node.c, i->outbox.at));
     hand_over(i, j, di.resend);
-    CHECK_OK(shoal_swarm_unpack_again(j, &dj));
+    CHECK_OK(shoal_swarm_unpack_again(j, &dj, j->inbox.at));
   }
-  CHECK_OK(shoal_swarm_unpack_again(i, &di));
+  CHECK_OK(shoal_swarm_unpack_again(i, &di, i->inbox.at));
   CHECK_OK(shoal_swarm_deal_end(i, &di));
   if (both) CHECK_OK(shoal_swarm_deal_end(j, &dj));
   if (!both && !di.refused) CHECK_OK(backend->ops->average(backend, i->node.n, i->node.x, i->theirs, i->node.x));
-  if (shoal_swarm_folds(v, true)) CHECK_OK(shoal_swarm_fold_own(i));
-  if (shoal_swarm_folds(v, false)) CHECK_OK(shoal_swarm_fold_own(j));
+  if (shoal_swarm_folds(v, true)) CHECK_OK(shoal_swarm_fold(i, 0, i->blocks));
+  if (shoal_swarm_folds(v, false)) CHECK_OK(shoal_swarm_fold(j, 0, j->blocks));
   shoal_swarm_deal_fini(i, &di);
   shoal_swarm_deal_fini(j, &dj);
 }
@@ -203,6 +203,7 @@ int main(void)
     for (shoal_swarm_variant v = SHOAL_SWARM_BLOCKING; v <= SHOAL_SWARM_NONBLOCKING; v++)
       for (size_t b = 0; b < SHOAL_COUNT(bits); b++, turn++) {
         shoal_swarm_rules rules = { .variant = v,
+                                    .lockstep = true,
                                     .bits = bits[b],
                                     .stochastic = turn % 3 == 1,
                                     .geometric = turn % 4 == 2,

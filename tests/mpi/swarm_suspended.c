@@ -2,8 +2,9 @@
  * it, when everybody else has given both up.
  *
  * The last rank stops itself (SIGSTOP) as soon as a parcel is under way, and is woken when all others have given it up and have
- * exchanged other parcels since.  All numbers of a model are equal here, in every rank and at any time: a parcel put together
- * from two, or memory that a late one was written to, shows as a number that differs. */
+ * exchanged other parcels since.  All numbers of a segment are equal here, in every rank and at any time: a parcel put together
+ * from two, or memory that a late one was written to, shows as a number that differs.  Segments differ where one was averaged and
+ * another was not. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm.h"
@@ -17,18 +18,18 @@ static shoal_backend *backend;
 
 enum { LARGE = 5 << 18 }; /* 5 MiB: more pieces than are posted at once */
 
-static void check_uniform(const char *what, const float *x)
+static void check_uniform(const shoal_swarm *s, const char *what, const float *x)
 {
-  size_t differ = 0;
-  for (size_t i = 1; x && i < LARGE; i++) differ += x[i] != x[0];
+  size_t differ = 0, segment = s->segment * SHOAL_QUANT_BLOCK;
+  for (size_t i = 0; x && i < LARGE; i++) differ += x[i] != x[i / segment * segment];
   CHECK_EQ(differ, 0, "%s of rank %d", what, rank);
 }
 
 static void check_models(const shoal_swarm *s)
 {
-  check_uniform("model", s->node.x);
-  check_uniform("common copy", s->node.c);
-  check_uniform("base", s->node.b);
+  check_uniform(s, "model", s->node.x);
+  check_uniform(s, "common copy", s->node.c);
+  check_uniform(s, "base", s->node.b);
 }
 
 static void uniform_step(shoal_swarm *s, shoal_swarm_pairs *p, uint64_t *step)

@@ -1,5 +1,5 @@
 # Tests of src/method; those of ist use nn_rig.c of the tests of nn.
-foreach(topic daso_schedule local_sgd_schedule graph swarm swarm_saved svd ab_schedule ab_groups ab_layers local_plan local_replay)
+foreach(topic daso_schedule local_sgd_schedule graph swarm swarm_saved swarm_segment svd ab_schedule ab_groups ab_layers local_plan local_replay)
   shoal_add_test(unit.method.${topic} SOURCES unit/method_${topic}.c LINK shoal_method m LABELS unit)
 endforeach()
 foreach(topic draw layout tables function)

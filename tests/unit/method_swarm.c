@@ -81,7 +81,7 @@ static void interact(swarm *s, int i, int j)
   bool quantised = s->quant.bits && s->distance > 0;
   int8_t exponent[2] = { 0 };
   for (int side = 0; quantised && side < 2; side++)
-    shoal_swarm_exponents(s->quant.bits, 1, &s->distance, s->distance * (1 + side), &exponent[side]);
+    shoal_swarm_exponents(s->quant.bits, 1, &s->distance, s->distance, s->distance * (1 + side), &exponent[side]);
   s->distance = shoal_swarm_observe(s->distance, distance_of(s->length, a.c, p.c));
   if (quantised) {
     uint8_t parcel[4 * LENGTH + 8], bad[1];
@@ -403,7 +403,7 @@ static void spacings_of_blocks(void)
   };
   for (size_t r = 0; r < SHOAL_COUNT(rows); r++) {
     int8_t e[6];
-    shoal_swarm_exponents(8, 6, rows[r].distance, rows[r].pair, e);
+    shoal_swarm_exponents(8, 6, rows[r].distance, shoal_swarm_largest(6, rows[r].distance), rows[r].pair, e);
     for (size_t b = 0; b < 6; b++) CHECK_EQ(e[b], rows[r].exponent[b], "row %zu, block %zu", r, b);
   }
   CHECK_EQ(shoal_swarm_largest(6, distance), 64, "the largest distance");
@@ -424,7 +424,7 @@ static void layers_apart(int bits)
   }
   for (size_t b = 0; b < 2; b++)
     distance[b] = distance_of(SHOAL_QUANT_BLOCK, x + b * SHOAL_QUANT_BLOCK, y + b * SHOAL_QUANT_BLOCK);
-  shoal_swarm_exponents(bits, 2, distance, distance[0], exponent);
+  shoal_swarm_exponents(bits, 2, distance, distance[0], distance[0], exponent);
   encode(&(shoal_quant){ .bits = bits }, N, x, exponent, parcel);
   CHECK_EQ(decode(bits, N, parcel, y, z, bad), 0, "%d bits: misread", bits);
   for (size_t b = 0; b < 2; b++) {

@@ -23,6 +23,8 @@ struct shoal_channel {
 
 struct slot {
   bool busy, receiving, cancelled;
+  bool any; /* receiving from any rank, and up to `want` bytes */
+  int from; /* whose message it was then */
   shoal_slot_state state;
   int place; /* in requests[] while pending */
   size_t want, got;
@@ -122,7 +124,9 @@ static shoal_status recv_mpi(shoal_channel *c, void *data, size_t bytes, int fro
 {
   struct mpi_state *s = state_of(c->w);
   SHOAL_TRY(take_slot(s, true, bytes, slot));
-  int rc = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, c->comm, &s->requests[s->n]);
+  s->slots[*slot].any = from == SHOAL_FROM_ANY;
+  int rc = MPI_Irecv(data, (int)bytes, MPI_BYTE, from == SHOAL_FROM_ANY ? MPI_ANY_SOURCE : from, tag, c->comm,
+                     &s->requests[s->n]);
   if (rc != MPI_SUCCESS) {
     put_back(s, *slot);
     return shoal_mpi_fail(rc, "MPI_Irecv", __FILE__, __LINE__);
@@ -136,6 +140,11 @@ static shoal_slot_state state_mpi(const shoal_world *w, int slot, size_t *got)
   const struct slot *s = &state_of(w)->slots[slot];
   *got = s->got;
   return s->state;
+}
+
+static int sender_mpi(const shoal_world *w, int slot)
+{
+  return state_of(w)->slots[slot].from;
 }
 
 /* A receive that has been matched is not cancelled and completes as if nothing had been asked. */
@@ -175,7 +184,9 @@ static shoal_status finish(struct mpi_state *s, const MPI_Status *status, int er
   if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) return shoal_mpi_fail(error, "a message", __FILE__, __LINE__);
   MPI_Get_count(status, MPI_BYTE, &count);
   slot->got = (size_t)count;
-  if (class == MPI_ERR_TRUNCATE || slot->got != slot->want) slot->state = SHOAL_SLOT_WRONG_SIZE;
+  slot->from = status->MPI_SOURCE;
+  bool fits = slot->any ? slot->got <= slot->want : slot->got == slot->want;
+  if (class == MPI_ERR_TRUNCATE || !fits) slot->state = SHOAL_SLOT_WRONG_SIZE;
   return SHOAL_OK;
 }
 
@@ -304,6 +315,7 @@ shoal_status shoal_mpi_open(shoal_world *w)
     .send = send_mpi,
     .recv = recv_mpi,
     .state = state_mpi,
+    .sender = sender_mpi,
     .cancel = cancel_mpi,
     .release = release_mpi,
     .poll = poll_mpi,

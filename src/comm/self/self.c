@@ -79,6 +79,11 @@ static shoal_slot_state state_self(const shoal_world *w, int slot, size_t *got)
   return SHOAL_SLOT_DONE;
 }
 
+static int sender_self(const shoal_world *w, int slot)
+{
+  return 0;
+}
+
 static void cancel_self(shoal_world *w, int slot)
 {
 }
@@ -117,6 +122,7 @@ shoal_status shoal_self_open(shoal_world *w)
     .send = send_self,
     .recv = recv_self,
     .state = state_self,
+    .sender = sender_self,
     .cancel = cancel_self,
     .release = release_self,
     .poll = poll_self,

@@ -53,7 +53,7 @@ shoal_status shoal_swarm_lockstep_create(shoal_swarm *s, shoal_swarm_lockstep **
   shoal_swarm_lockstep *l;
   SHOAL_TRY(SHOAL_ALLOC(1, &l));
   l->s = s;
-  SHOAL_TRY_GOTO(st, shoal_swarm_deal_init(s, &l->deal), fail);
+  SHOAL_TRY_GOTO(st, shoal_swarm_deal_init(s, s->blocks, &l->deal), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)s->size, &l->edges), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(s->marks, &l->their_bad), fail);
   SHOAL_TRY_GOTO(st, shoal_message_create(s->control, "note of an interaction", &l->control_out), fail);
@@ -109,21 +109,21 @@ static shoal_status swap_models(shoal_swarm_lockstep *l, int peer, bool gives, b
   shoal_swarm *s = l->s;
   shoal_swarm_deal *d = &l->deal;
   if (gives) {
-    SHOAL_TRY(shoal_swarm_pack(s, d, s->node.c));
-    shoal_swarm_count_parcel(s, d, peer);
+    SHOAL_TRY(shoal_swarm_pack(s, d, s->node.c, s->outbox.at));
+    shoal_swarm_count_parcel(s, d->bytes, d->quantised, peer);
   }
   SHOAL_TRY(swap(l->out, gives ? s->outbox.at : NULL, l->in, takes ? s->inbox.at : NULL, d->bytes, peer, TAG_PARCEL));
-  if (takes) SHOAL_TRY(shoal_swarm_unpack(s, d));
+  if (takes) SHOAL_TRY(shoal_swarm_unpack(s, d, s->inbox.at));
   if (!d->quantised) return SHOAL_OK;
   SHOAL_TRY(swap(l->control_out, takes ? d->bad.at : NULL, l->control_in, gives ? l->their_bad : NULL, s->marks, peer,
                  TAG_BAD));
   shoal_swarm_merge(s, d, gives ? l->their_bad : NULL);
   if (gives) {
-    SHOAL_TRY(shoal_swarm_pack_again(s, d, s->node.c));
-    shoal_swarm_count_again(s, d, peer);
+    SHOAL_TRY(shoal_swarm_pack_again(s, d, s->node.c, s->outbox.at));
+    shoal_swarm_count_again(s, d->resend, peer);
   }
   SHOAL_TRY(swap(l->out, gives ? s->outbox.at : NULL, l->in, takes ? s->inbox.at : NULL, d->resend, peer, TAG_AGAIN));
-  return takes ? shoal_swarm_unpack_again(s, d) : SHOAL_OK;
+  return takes ? shoal_swarm_unpack_again(s, d, s->inbox.at) : SHOAL_OK;
 }
 
 static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e, uint64_t step, bool *changed)
@@ -138,11 +138,11 @@ static shoal_status interact(shoal_swarm_lockstep *l, const shoal_swarm_edge *e,
   if (both || initiator) SHOAL_TRY(shoal_swarm_deal_end(s, &l->deal));
   if (!both && initiator && !l->deal.refused)
     SHOAL_TRY(s->backend->ops->average(s->backend, s->node.n, s->node.x, s->theirs, s->node.x));
-  if (shoal_swarm_folds(s->rules.variant, initiator)) SHOAL_TRY(shoal_swarm_fold_own(s));
+  if (shoal_swarm_folds(s->rules.variant, initiator)) SHOAL_TRY(shoal_swarm_fold(s, 0, s->blocks));
   *changed |= initiator || s->rules.variant != SHOAL_SWARM_NONBLOCKING;
   s->met += initiator;
   s->served += !initiator;
-  shoal_swarm_record(s, &l->deal, peer, initiator, step, t0, shoal_now_ns() - t0);
+  shoal_swarm_record(s, l->deal.bytes + l->deal.resend, peer, initiator, step, t0, shoal_now_ns() - t0);
   return SHOAL_OK;
 }
 

@@ -24,9 +24,9 @@ int shoal_swarm_exponent(int bits, double distance)
   return SHOAL_MIN(SHOAL_MAX(e, FINEST), COARSEST);
 }
 
-void shoal_swarm_exponents(int bits, size_t blocks, const double *distance, double pair, int8_t *exponent)
+void shoal_swarm_exponents(int bits, size_t blocks, const double *distance, double own, double pair, int8_t *exponent)
 {
-  double own = shoal_swarm_largest(blocks, distance), most = SHOAL_MAX(own, pair);
+  double most = SHOAL_MAX(own, pair);
   for (size_t b = 0; b < blocks; b++) {
     double d = distance[b];
     if (most > own) d = own > 0 ? most * (d / own) : most; /* never measured: as far as the partner's farthest */

@@ -60,7 +60,8 @@ double shoal_swarm_observe(double distance, double measured); /* ignores NaN and
 double shoal_swarm_largest(size_t blocks, const double *distance);
 /** e of the spacing 2^e for a distance > 0, clamped to -40 ... 100. */
 int shoal_swarm_exponent(int bits, double distance);
-/** Exponents of all blocks.  @param pair  the larger of both sides' largest, > 0; a smaller value is raised to this
- *  side's */
-void shoal_swarm_exponents(int bits, size_t blocks, const double *distance, double pair, int8_t *exponent);
+/** Exponents of some blocks.
+ *  @param own   this side's largest D_b, of all blocks
+ *  @param pair  the larger of both sides' largest, > 0; a smaller value is raised to `own` */
+void shoal_swarm_exponents(int bits, size_t blocks, const double *distance, double own, double pair, int8_t *exponent);
 #endif

@@ -14,12 +14,26 @@
 #include "method/swarm/swarm.h"
 #include <string.h>
 
-shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d)
+static size_t marks(const shoal_swarm_deal *d)
+{
+  return (d->blocks + 7) / 8;
+}
+
+void shoal_swarm_deal_set(const shoal_swarm *s, shoal_swarm_deal *d, size_t first, size_t blocks)
+{
+  d->first = first;
+  d->blocks = blocks;
+  d->at = first * SHOAL_QUANT_BLOCK;
+  d->n = SHOAL_MIN(blocks * SHOAL_QUANT_BLOCK, s->node.n - d->at);
+}
+
+shoal_status shoal_swarm_deal_init(const shoal_swarm *s, size_t blocks, shoal_swarm_deal *d)
 {
   const shoal_backend_ops *ops = s->backend->ops;
   *d = (shoal_swarm_deal){ 0 };
-  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->blocks, &d->exponent));
-  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, s->marks, &d->bad));
+  shoal_swarm_deal_set(s, d, 0, blocks);
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, blocks, &d->exponent));
+  SHOAL_TRY(ops->alloc(s->backend, SHOAL_MEMORY_PINNED, marks(d), &d->bad));
   return ops->alloc(s->backend, SHOAL_MEMORY_PINNED, sizeof(uint32_t), &d->flag);
 }
 
@@ -35,22 +49,22 @@ size_t shoal_swarm_parcel_bytes(int bits, size_t n)
   return bits ? shoal_quant_bytes(bits, n) : n * sizeof(float);
 }
 
-void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer)
+void shoal_swarm_count_parcel(shoal_swarm *s, size_t bytes, bool quantised, int peer)
 {
-  s->sent[shoal_group_link(s->all, peer)] += d->bytes;
+  s->sent[shoal_group_link(s->all, peer)] += bytes;
   s->parcels++;
-  s->full_parcels += !d->quantised;
+  s->full_parcels += !quantised;
 }
 
-void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer)
+void shoal_swarm_count_again(shoal_swarm *s, size_t bytes, int peer)
 {
-  s->sent[shoal_group_link(s->all, peer)] += d->resend;
-  s->resent_bytes += d->resend;
+  s->sent[shoal_group_link(s->all, peer)] += bytes;
+  s->resent_bytes += bytes;
 }
 
 /* Both ranks of a pair number their interactions as initiator; the lower one's are even. */
-void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, bool initiator, uint64_t number,
-                        uint64_t t0_ns, uint64_t waited_ns)
+void shoal_swarm_record(shoal_swarm *s, uint64_t bytes, int peer, bool initiator, uint64_t number, uint64_t t0_ns,
+                        uint64_t waited_ns)
 {
   if (!s->trace) return;
   uint64_t now = shoal_now_ns();
@@ -59,7 +73,7 @@ void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, boo
                              .role = SHOAL_TRACE_ROLE_SWAP,
                              .link = shoal_group_link(s->all, peer),
                              .peer = peer,
-                             .bytes = d->bytes + d->resend,
+                             .bytes = bytes,
                              .seq = 2 * number + (initiator == (peer < s->rank)) };
   shoal_trace_transfer(s->trace, SHOAL_TRACE_EXCHANGE, &x, t0_ns, now);
   if (waited_ns) shoal_trace_transfer(s->trace, SHOAL_TRACE_WAIT, &x, now - waited_ns, now);
@@ -78,30 +92,35 @@ void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance
                             .seed = shoal_rng_seed(r->seed, (uint64_t)s->rank),
                             .turn = (uint32_t)s->turns++ };
   d->quantised = r->bits && distance > 0;
-  if (d->quantised) shoal_swarm_exponents(r->bits, s->blocks, s->distance, distance, d->exponent.at);
-  d->bytes = shoal_swarm_parcel_bytes(d->quantised ? r->bits : 0, s->node.n);
+  if (d->quantised)
+    shoal_swarm_exponents(r->bits, d->blocks, s->distance + d->first, shoal_swarm_reach(s), distance, d->exponent.at);
+  d->bytes = shoal_swarm_parcel_bytes(d->quantised ? r->bits : 0, d->n);
   d->resend = 0;
   d->refused = false;
-  memset(d->bad.at, 0, s->marks);
+  memset(d->bad.at, 0, marks(d));
 }
 
-shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from)
+shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from, void *to)
 {
   const shoal_backend_ops *ops = s->backend->ops;
   if (d->quantised)
-    SHOAL_TRY(ops->encode(s->backend, &d->quant, s->node.n, from, d->exponent.at, s->outbox.at));
+    SHOAL_TRY(ops->encode(s->backend, &d->quant, d->n, from + d->at, d->exponent.at, to));
   else
-    SHOAL_TRY(ops->copy(s->backend, d->bytes, from, s->outbox.at));
+    SHOAL_TRY(ops->copy(s->backend, d->bytes, from + d->at, to));
   return ops->settle(s->backend);
 }
 
-/* Unquantised numbers; the parcel is refused if one is not finite. */
-static shoal_status take(shoal_swarm *s, shoal_swarm_deal *d, size_t n, const float *from, float *to)
+float *shoal_swarm_theirs(const shoal_swarm *s, const shoal_swarm_deal *d)
+{
+  return s->whole ? s->theirs + d->at : s->theirs;
+}
+
+shoal_status shoal_swarm_take(const shoal_swarm *s, shoal_swarm_deal *d, size_t n, const float *from, float *to)
 {
   return s->backend->ops->copy_checked(s->backend, n, from, to, d->flag.at);
 }
 
-static shoal_status see_whether_refused(shoal_swarm *s, shoal_swarm_deal *d)
+shoal_status shoal_swarm_see_whether_refused(const shoal_swarm *s, shoal_swarm_deal *d)
 {
   uint32_t *flag = d->flag.at;
   SHOAL_TRY(s->backend->ops->settle(s->backend));
@@ -110,31 +129,32 @@ static shoal_status see_whether_refused(shoal_swarm *s, shoal_swarm_deal *d)
   return SHOAL_OK;
 }
 
-shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d)
+shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d, const void *from)
 {
   const shoal_backend_ops *ops = s->backend->ops;
+  float *theirs = shoal_swarm_theirs(s, d);
   if (d->quantised)
-    SHOAL_TRY(ops->decode(s->backend, d->quant.bits, s->node.n, s->inbox.at, s->node.c, s->theirs, d->bad.at));
+    SHOAL_TRY(ops->decode(s->backend, d->quant.bits, d->n, from, s->node.c + d->at, theirs, d->bad.at));
   else
-    SHOAL_TRY(take(s, d, s->node.n, s->inbox.at, s->theirs));
-  return see_whether_refused(s, d);
+    SHOAL_TRY(shoal_swarm_take(s, d, d->n, from, theirs));
+  return shoal_swarm_see_whether_refused(s, d);
 }
 
-void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs)
+void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *other)
 {
   uint8_t *bad = d->bad.at;
-  for (size_t i = 0; theirs && i < s->marks; i++) bad[i] |= theirs[i];
+  for (size_t i = 0; other && i < marks(d); i++) bad[i] |= other[i];
   d->resend = 0;
-  for (size_t b = 0; b < s->blocks; b++)
-    if (shoal_quant_marked(bad, b)) d->resend += shoal_swarm_block_length(s, b) * sizeof(float);
+  for (size_t b = 0; b < d->blocks; b++)
+    if (shoal_quant_marked(bad, b)) d->resend += shoal_swarm_block_length(s, d->first + b) * sizeof(float);
 }
 
-shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from)
+shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from, void *out)
 {
   const shoal_backend_ops *ops = s->backend->ops;
-  float *to = s->outbox.at;
-  for (size_t b = 0; b < s->blocks; b++) {
-    if (!shoal_quant_marked(d->bad.at, b)) continue;
+  float *to = out;
+  for (size_t b = d->first; b < d->first + d->blocks; b++) {
+    if (!shoal_quant_marked(d->bad.at, b - d->first)) continue;
     size_t count = shoal_swarm_block_length(s, b);
     SHOAL_TRY(ops->copy(s->backend, count * sizeof *to, from + b * SHOAL_QUANT_BLOCK, to));
     to += count;
@@ -142,36 +162,42 @@ shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal
   return ops->settle(s->backend);
 }
 
-shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d)
+shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d, const void *in)
 {
-  const float *from = s->inbox.at;
-  for (size_t b = 0; b < s->blocks; b++) {
+  const float *from = in;
+  float *theirs = shoal_swarm_theirs(s, d);
+  for (size_t b = 0; b < d->blocks; b++) {
     if (!shoal_quant_marked(d->bad.at, b)) continue;
-    size_t count = shoal_swarm_block_length(s, b);
-    SHOAL_TRY(take(s, d, count, from, s->theirs + b * SHOAL_QUANT_BLOCK));
+    size_t count = shoal_swarm_block_length(s, d->first + b);
+    SHOAL_TRY(shoal_swarm_take(s, d, count, from, theirs + b * SHOAL_QUANT_BLOCK));
     from += count;
   }
-  return see_whether_refused(s, d);
+  return shoal_swarm_see_whether_refused(s, d);
 }
 
-static void refuse(shoal_swarm *s)
+void shoal_swarm_refuse(shoal_swarm *s)
 {
   if (s->refused++ == 0) shoal_warn("rank %d: a partner's model is not finite: it is not averaged with", s->rank);
 }
 
-shoal_status shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
+shoal_status shoal_swarm_join(shoal_swarm *s, const shoal_swarm_deal *d, bool average)
 {
   const shoal_backend_ops *ops = s->backend->ops;
-  shoal_meet_args a = { .quant = d->quantised ? &d->quant : NULL,
-                        .exponent = d->exponent.at,
-                        .bad = d->bad.at,
-                        .average = shoal_swarm_averages(s->rules.variant) };
+  shoal_meet_args a = {
+    .quant = d->quantised ? &d->quant : NULL, .exponent = d->exponent.at, .bad = d->bad.at, .average = average
+  };
+  SHOAL_TRY(ops->meet(s->backend, &a, d->n, shoal_swarm_theirs(s, d), s->node.c + d->at, s->measured + d->first));
+  return ops->settle(s->backend);
+}
+
+shoal_status shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d)
+{
   if (d->refused) {
-    refuse(s);
+    shoal_swarm_refuse(s);
     return SHOAL_OK;
   }
-  SHOAL_TRY(ops->meet(s->backend, &a, s->node.n, s->theirs, s->node.c, s->measured));
-  SHOAL_TRY(ops->settle(s->backend));
-  for (size_t b = 0; b < s->blocks; b++) s->distance[b] = shoal_swarm_observe(s->distance[b], (double)s->measured[b]);
+  SHOAL_TRY(shoal_swarm_join(s, d, shoal_swarm_averages(s->rules.variant)));
+  for (size_t b = d->first; b < d->first + d->blocks; b++)
+    s->distance[b] = shoal_swarm_observe(s->distance[b], (double)s->measured[b]);
   return SHOAL_OK;
 }

@@ -69,6 +69,7 @@ static shoal_swarm_rules read_rules(const shoal_run *r)
   const shoal_config *c = r->config;
   return (shoal_swarm_rules){
     .variant = (shoal_swarm_variant)choice(c, "method.variant", variants),
+    .lockstep = shoal_config_bool(c, "method.deterministic"),
     .bits = atoi(shoal_config_string(c, "method.bits")),
     .stochastic = strcmp(shoal_config_string(c, "method.rounding"), "stochastic") == 0,
     .geometric = strcmp(shoal_config_string(c, "method.local_steps_draw"), "geometric") == 0,
@@ -102,7 +103,7 @@ static shoal_status swarm_open(shoal_run *r, void *state)
   m->swarm->op = shoal_trace_op(r->trace, "interaction");
   print_rules(r, m->swarm);
   if (m->swarm->size == 1) return SHOAL_OK;
-  if (shoal_config_bool(r->config, "method.deterministic")) return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
+  if (rules.lockstep) return shoal_swarm_lockstep_create(m->swarm, &m->lockstep);
   r->meet.kind = SHOAL_MEET_FREELY;
   return shoal_swarm_pairs_create(m->swarm, &m->pairs);
 }
@@ -209,13 +210,13 @@ static shoal_status load_counts(shoal_swarm *s, const shoal_ckpt *c)
 }
 
 /* For a checkpoint of a variant with copies, in one without: pending updates are folded into the live model. */
-static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char *common, const char *base)
+static shoal_status fold_copies(shoal_swarm *s, const shoal_ckpt *c, const char *common, const char *base, float *room)
 {
   const shoal_backend_ops *ops = s->backend->ops;
-  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, s->theirs));
-  SHOAL_TRY(ops->add(s->backend, s->node.n, s->theirs, s->node.x));
-  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, base, s->node.n, s->theirs));
-  return ops->axpby(s->backend, s->node.n, -1, s->theirs, 1, s->node.x);
+  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, room));
+  SHOAL_TRY(ops->add(s->backend, s->node.n, room, s->node.x));
+  SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, base, s->node.n, room));
+  return ops->axpby(s->backend, s->node.n, -1, room, 1, s->node.x);
 }
 
 /* Same layout: every rank resumes its own state.  Another one: all start from the mean, loaded by the loop. */
@@ -233,7 +234,7 @@ static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, b
       SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, s->node.c));
       return shoal_ckpt_get_arena(c, s->backend, base, s->node.n, s->node.b);
     }
-    if (saved) SHOAL_TRY(fold_copies(s, c, common, base));
+    if (saved) SHOAL_TRY(fold_copies(s, c, common, base, r->form->params->g));
   }
   r->form->params->version++;
   return shoal_swarm_restart(s);

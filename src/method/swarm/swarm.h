@@ -3,8 +3,10 @@
  *     swarm.c            options, hooks of the loop, checkpoint
  *        |    \
  *     lockstep  pairs    two ways to run interactions: by a common schedule, or asynchronously
- *        |    /
- *     parcel             the data sent: packed, decoded, resent where decoding failed
+ *        |      |   \
+ *        |   segment  post   messages about a segment of the model; messages to and from any rank
+ *        |      |
+ *     parcel             a part of the model as it is sent: packed, decoded, averaged
  *        |
  *     math  quant  graph  pure
  *
@@ -20,7 +22,8 @@
 
 typedef struct {
   shoal_swarm_variant variant;
-  int bits; /* 0: f32 */
+  bool lockstep; /* by a common schedule; else asynchronously */
+  int bits;      /* 0: f32 */
   bool stochastic, geometric;
   uint64_t h;       /* local steps between interactions that a rank initiates, or their mean */
   uint64_t overlap; /* asynchronous: steps a rank may take before it waits for its interaction to finish */
@@ -39,19 +42,22 @@ typedef struct {
   int rank, size;
   shoal_graph *graph;
   shoal_swarm_node node; /* x is owned by the caller */
-  float *theirs;         /* [n] the partner's values, as decoded */
-  float *shown;          /* [n] asynchronous V3: the copy being sent, constant until it was read */
-  float *measured;       /* [blocks] pinned: what the backend has measured of them last */
-  shoal_memory own[5];   /* of c, b, theirs, shown and measured */
-  shoal_memory outbox,
-      inbox;            /* [4 n bytes] pinned: parcels in flight; replaced when an interaction is abandoned (talk.c) */
-  size_t blocks, marks; /* blocks of the quantiser; bytes of a bitmap of them */
-  double *distance;     /* [blocks] D_b of math.h */
-  uint64_t turns;       /* parcels packed so far: counter for stochastic rounding */
+  bool
+      whole; /* `theirs` is [n]: in lockstep, and in V3, which needs it until the end of the step; else [of a segment] */
+  float *theirs;              /* the partner's values, as decoded */
+  float *measured;            /* [blocks] pinned: what the backend has measured of them last */
+  shoal_memory own[4];        /* of c, b, theirs and measured */
+  shoal_memory outbox, inbox; /* [4 n bytes] pinned, in lockstep: a parcel */
+  size_t blocks, marks;       /* blocks of the quantiser; bytes of a bitmap of them */
+  size_t segment, segments;   /* blocks of a segment, which is exchanged at once asynchronously, and their number */
+  bool *due;        /* [segments] asynchronous: fold it at the end of the step (V3: average x with `theirs`) */
+  double *distance; /* [blocks] D_b of math.h */
+  uint64_t turns;   /* parcels packed so far: counter for stochastic rounding */
   /* Interactions initiated by each rank and local steps since: [size]; asynchronously only [rank] is kept. */
   uint64_t *begun, *since;
   uint64_t sent[SHOAL_LINK_COUNT]; /* payload by formula, since swarm.c last collected it */
-  /* For the log: interactions as initiator and as partner; parcels sent, unquantised ones of these, bytes resent. */
+  /* For the log: interactions as initiator and as partner; parcels sent (asynchronously: of segments), unquantised ones of
+   * these, bytes resent. */
   uint64_t met, served, parcels, full_parcels, resent_bytes;
   uint64_t refused;   /* parcels */
   shoal_trace *trace; /* borrowed; NULL: nothing is recorded */
@@ -74,45 +80,58 @@ static inline size_t shoal_swarm_block_length(const shoal_swarm *s, size_t b)
   size_t rest = s->node.n - b * SHOAL_QUANT_BLOCK;
   return rest < SHOAL_QUANT_BLOCK ? rest : SHOAL_QUANT_BLOCK;
 }
-/** Folds, and updates every D_b. */
-shoal_status shoal_swarm_fold_own(shoal_swarm *s);
+/** Folds some blocks, and updates their D_b. */
+shoal_status shoal_swarm_fold(shoal_swarm *s, size_t first, size_t blocks);
+/** Does what is due in segments that are not locked [segments].  *changed: x was modified, else it is left as it is. */
+shoal_status shoal_swarm_apply_due(shoal_swarm *s, const bool *locked, bool *changed);
 
-/* ---- parcel.c: one side of one interaction ---- */
+/* ---- parcel.c: one side of the exchange of some blocks ---- */
 typedef struct {
+  size_t first, blocks, at, n; /* its blocks, and their numbers */
   shoal_quant quant;
   bool quantised;
   shoal_memory exponent; /* int8_t [blocks], pinned: spacing exponents of this side */
   size_t bytes;          /* of a parcel */
   size_t resend;         /* bytes of the blocks resent unquantised */
-  shoal_memory bad;      /* uint8_t [marks], pinned: blocks that either side failed to decode */
+  shoal_memory bad;      /* bitmap of the blocks, pinned: those that either side failed to decode */
   shoal_memory flag;     /* uint32_t, pinned: a number of the parcel is not finite */
   bool refused;          /* so nothing is averaged with it */
 } shoal_swarm_deal;
 
-shoal_status shoal_swarm_deal_init(const shoal_swarm *s, shoal_swarm_deal *d);
+/** For up to so many blocks; it begins with the first of the model. */
+shoal_status shoal_swarm_deal_init(const shoal_swarm *s, size_t blocks, shoal_swarm_deal *d);
 void shoal_swarm_deal_fini(const shoal_swarm *s, shoal_swarm_deal *d);
-/** Counts the bytes sent to a member: a parcel; resent blocks. */
-void shoal_swarm_count_parcel(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
-void shoal_swarm_count_again(shoal_swarm *s, const shoal_swarm_deal *d, int peer);
+void shoal_swarm_deal_set(const shoal_swarm *s, shoal_swarm_deal *d, size_t first, size_t blocks);
+/** Counts a parcel, or bytes sent again, to a member. */
+void shoal_swarm_count_parcel(shoal_swarm *s, size_t bytes, bool quantised, int peer);
+void shoal_swarm_count_again(shoal_swarm *s, size_t bytes, int peer);
 /** Records the spans of a finished interaction with a member.  `number` is the interaction's on its initiator, which this rank is
- *  or not; `waited_ns`: time this rank only waited. */
-void shoal_swarm_record(shoal_swarm *s, const shoal_swarm_deal *d, int peer, bool initiator, uint64_t number,
-                        uint64_t t0_ns, uint64_t waited_ns);
+ *  or not; `bytes`: sent; `waited_ns`: time this rank only waited. */
+void shoal_swarm_record(shoal_swarm *s, uint64_t bytes, int peer, bool initiator, uint64_t number, uint64_t t0_ns,
+                        uint64_t waited_ns);
 /** This side's largest D_b, to be sent to the partner. */
 double shoal_swarm_reach(const shoal_swarm *s);
-/** Begins an interaction.  `distance`: the larger reach of the two sides, equal on both; 0: parcels are unquantised. */
+/** Begins an exchange.  `distance`: the larger reach of the two sides, as far as it is known; 0: parcels are unquantised. */
 void shoal_swarm_deal_begin(shoal_swarm *s, shoal_swarm_deal *d, double distance);
 /** Bytes of a parcel by formula: 4 n, or packed codes and 8 bytes (hash, exponent) for every block of 4096. */
 size_t shoal_swarm_parcel_bytes(int bits, size_t n);
-shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from); /* into the outbox */
-/** Decodes the inbox into `theirs` with c as the key; sets bad. */
-shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d);
-/** Joins the bad blocks of both sides, which both resend.  theirs: [marks], or NULL.  Sets resend. */
-void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *theirs);
-shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from);
-shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d);
-/** Called when `theirs` is complete: updates the distances and averages Q(c), which the partner has, with it (not in
- *  V3).  Does nothing if the parcel was refused. */
+/** Packs the blocks of `from`, a whole model, to pinned memory. */
+shoal_status shoal_swarm_pack(const shoal_swarm *s, shoal_swarm_deal *d, const float *from, void *to);
+/** Decodes a parcel into `theirs` with c as the key; sets bad. */
+shoal_status shoal_swarm_unpack(shoal_swarm *s, shoal_swarm_deal *d, const void *from);
+float *shoal_swarm_theirs(const shoal_swarm *s, const shoal_swarm_deal *d); /* [d->n] where it does so */
+/** Unquantised numbers, from anywhere to anywhere; `refused` is set, once the backend has settled, if one is not finite. */
+shoal_status shoal_swarm_take(const shoal_swarm *s, shoal_swarm_deal *d, size_t n, const float *from, float *to);
+shoal_status shoal_swarm_see_whether_refused(const shoal_swarm *s, shoal_swarm_deal *d);
+/** Joins the bad blocks of both sides, which both resend.  other: the other's bitmap, or NULL.  Sets resend. */
+void shoal_swarm_merge(const shoal_swarm *s, shoal_swarm_deal *d, const uint8_t *other);
+shoal_status shoal_swarm_pack_again(const shoal_swarm *s, const shoal_swarm_deal *d, const float *from, void *to);
+shoal_status shoal_swarm_unpack_again(shoal_swarm *s, shoal_swarm_deal *d, const void *from);
+void shoal_swarm_refuse(shoal_swarm *s); /* counts, and warns once */
+/** Averages c as it was sent, Q(c) but for the blocks that are `bad`, with `theirs` if `average`, and measures how far they were
+ *  apart. */
+shoal_status shoal_swarm_join(shoal_swarm *s, const shoal_swarm_deal *d, bool average);
+/** Called when `theirs` is complete: joins (not in V3) and updates the distances.  Does nothing if the parcel was refused. */
 shoal_status shoal_swarm_deal_end(shoal_swarm *s, const shoal_swarm_deal *d);
 
 /* ---- lockstep.c: interactions by a schedule that all ranks compute ---- */
@@ -132,45 +151,89 @@ void shoal_swarm_lockstep_destroy(shoal_swarm_lockstep *l);
  *  modified. */
 shoal_status shoal_swarm_lockstep_step(shoal_swarm_lockstep *l, uint64_t step, bool *changed);
 
-/* ---- talk.c: one asynchronous interaction, which progresses during compute ---- */
-typedef enum {
-  SHOAL_TALK_NONE,
-  SHOAL_TALK_ASKED,    /* initiator: request sent, or to be sent if `unsent` */
-  SHOAL_TALK_OFFERED,  /* initiator: the partner has granted it and waits for accept or decline */
-  SHOAL_TALK_GRANTED,  /* partner: this rank has granted it and waits for accept or decline */
-  SHOAL_TALK_PARCELS,  /* parcels in flight */
-  SHOAL_TALK_CHECKING, /* bad-block lists in flight */
-  SHOAL_TALK_AGAIN,    /* bad blocks in flight, unquantised */
-  SHOAL_TALK_DONE      /* complete; the owner uses the result and sets NONE */
-} shoal_talk_stage;
-
+/* ---- segment.c: the two messages about a segment ----
+ *
+ *     sender                                 partner
+ *     head, Q(c_i) --------- request ------>  decodes near its c_j; packs Q(c_j); averages, at once
+ *                  <-------- reply ---------  head, Q(c_j)
+ *     decodes, averages the same
+ *
+ * The sender keeps its segment as it is in between (its owner locks it); the partner never waits.  Blocks of the request that the
+ * partner cannot decode it leaves alone and names in the reply; the sender then sends these alone, unquantised, and they are
+ * answered alike.  The reply can be decoded always: the partner knows how far the two are apart, and how exactly, before it
+ * chooses its spacings.  In V3 the request has no numbers, nobody keeps anything, and the sender names what it cannot decode. */
+enum {
+  SHOAL_SWARM_SEGMENT =
+      15, /* blocks at most: at 8 bits what fits, with its head, into a message that MPI sends eagerly (64 KiB) */
+  SHOAL_SWARM_SEGMENTS = 32 /* a model has at least so many, or a block each: few of them are locked at any time */
+};
+enum {
+  SHOAL_SWARM_QUANTISED = 1, /* what follows the head: a parcel of the whole segment, */
+  SHOAL_SWARM_EXACT = 2,     /* or the numbers of `blocks`, */
+  SHOAL_SWARM_AGAIN = 4,     /* which are sent again; or nothing, because */
+  SHOAL_SWARM_REFUSED = 8,   /* one's model is not finite, */
+  SHOAL_SWARM_UNKNOWN = 16,  /* or the interaction was given up */
+  SHOAL_SWARM_INITIATOR = 32 /* the sender of the request has initiated the interaction */
+};
 typedef struct {
-  shoal_talk_stage stage;
-  int peer;
-  uint64_t number;    /* index of the interaction on its initiator */
-  uint16_t session;   /* session of the pair: how often one dropped the other */
-  double distance;    /* the larger reach of the two sides, from the grant */
-  bool gives, takes;  /* directions of the parcels */
-  bool unsent;        /* ASKED: the request must still be sent, or sent again */
-  uint64_t t0_ns;     /* start of the wait in this stage: the earliest start of a silence */
-  uint64_t moving_ns; /* when parcels started */
-  shoal_swarm_deal deal;
-  shoal_memory their_bad; /* uint8_t [marks] */
-  shoal_message *out, *in, *bad_out, *bad_in;
-} shoal_swarm_talk;
+  uint64_t number; /* of the interaction on its initiator */
+  double reach;    /* largest D_b of the sender */
+  uint32_t era, segment;
+  uint16_t blocks; /* bitmap: what this is about */
+  uint16_t unread; /* reply: blocks of the request that could not be decoded */
+  uint32_t flags;
+} shoal_swarm_head; /* numbers follow */
 
-shoal_status shoal_swarm_talk_init(shoal_swarm *s, shoal_swarm_talk *t);
-void shoal_swarm_talk_fini(shoal_swarm *s, shoal_swarm_talk *t);
-/** Starts to send and receive parcels; sends `from`.  Non-blocking.  The caller has set peer, number, session, distance
- *  and directions. */
-shoal_status shoal_swarm_talk_start(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Advances the state machine as far as messages have arrived; `from` as in start.  Ends in DONE, with the deal
- *  ended. */
-shoal_status shoal_swarm_talk_advance(shoal_swarm *s, shoal_swarm_talk *t, const float *from);
-/** Abandons the interaction.  Messages in flight are left to the library with their memory, which is replaced. */
-shoal_status shoal_swarm_talk_abandon(shoal_swarm *s, shoal_swarm_talk *t);
-/** Receives and forgets what a member sent in sessions of the pair before this one. */
-shoal_status shoal_swarm_talk_clear(shoal_swarm *s, int peer, uint16_t session);
+void shoal_swarm_deal_segment(const shoal_swarm *s, shoal_swarm_deal *d, size_t segment);
+size_t shoal_swarm_message_most(const shoal_swarm *s); /* bytes of the longest message */
+/** Bytes of a message by its head. */
+size_t shoal_swarm_message_bytes(const shoal_swarm *s, const shoal_swarm_head *h);
+/** Completes a request, whose number, era, segment and INITIATOR the caller has set in `out` (pinned).
+ *  @param again  the blocks that are sent again; 0: it is the first request, and about all */
+shoal_status shoal_swarm_ask(shoal_swarm *s, shoal_swarm_deal *d, uint16_t again, shoal_swarm_head *out);
+/** Answers a request, in `reply` (pinned), and does this side's part. */
+shoal_status shoal_swarm_answer(shoal_swarm *s, shoal_swarm_deal *d, const shoal_swarm_head *request,
+                                shoal_swarm_head *reply);
+/** The sender's part, by the deal of its request.  *again: what must be sent again. */
+shoal_status shoal_swarm_finish(shoal_swarm *s, shoal_swarm_deal *d, const shoal_swarm_head *request,
+                                const shoal_swarm_head *reply, uint16_t *again);
+
+/* ---- post.c: messages with the memory they use ----
+ *
+ * A message that cannot end because its partner is lost is left to MPI with its memory, and replaced. */
+typedef struct {
+  shoal_group *group;
+  const char *name;
+  shoal_message *message;
+  shoal_memory memory; /* pinned */
+  int to;
+  uint64_t t0_ns;
+} shoal_post_out;
+typedef struct {
+  shoal_message *message;
+  shoal_memory memory;
+  bool seen; /* by the caller, who has left it for later */
+} shoal_post_in;
+/* Receives from any rank: always `wanted` of them, whatever the number of ranks. */
+typedef struct {
+  shoal_group *group;
+  const char *name;
+  int tag;
+  size_t bytes, wanted, n, room;
+  shoal_post_in *at; /* [n] */
+} shoal_post_box;
+
+shoal_status shoal_post_open(const shoal_swarm *s, shoal_group *g, const char *name, size_t bytes, shoal_post_out *o);
+void shoal_post_close(const shoal_swarm *s, shoal_post_out *o);
+bool shoal_post_free(const shoal_post_out *o); /* the memory may be written */
+shoal_status shoal_post_send(shoal_post_out *o, size_t bytes, int to, int tag);
+/** Leaves a message that is under way to MPI, so that it is free again. */
+shoal_status shoal_post_abandon(const shoal_swarm *s, shoal_post_out *o);
+void shoal_box_close(const shoal_swarm *s, shoal_post_box *b);
+/** Posts receives, up to `wanted`.  The caller has set all but n, room and at. */
+shoal_status shoal_box_fill(const shoal_swarm *s, shoal_post_box *b);
+/** Number k has been read: it is posted again, or closed if there are more than wanted; then the last one takes its place. */
+shoal_status shoal_box_next(const shoal_swarm *s, shoal_post_box *b, size_t k);
 
 /* ---- pairs.c: asynchronous interactions ---- */
 typedef struct shoal_swarm_pairs shoal_swarm_pairs;

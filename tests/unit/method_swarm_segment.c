@@ -77,17 +77,17 @@ static void learn(node *a, int rank, uint32_t round)
   memcpy(a->before, a->s->node.c, N * sizeof *a->before);
 }
 
-static double spacing(const node *a, size_t block)
+static double spacing(const shoal_swarm_deal *d, size_t block)
 {
-  const int8_t *exponent = a->deal.exponent.at;
-  return a->deal.quantised ? ldexp(1, exponent[block]) : 0;
+  const int8_t *exponent = d->exponent.at;
+  return d->quantised ? ldexp(1, exponent[block]) : 0;
 }
 
 /* The numbers of a block that took part in the last pair of messages. */
 static void check_block(const node *i, const node *j, const shoal_swarm_head *reply, size_t b)
 {
   size_t at = i->deal.at + b * SHOAL_QUANT_BLOCK, n = shoal_swarm_block_length(i->s, i->deal.first + b), wrong = 0;
-  double off = i->s->rules.stochastic ? 1 : 0.5, si = spacing(i, b) * off, sj = spacing(j, b) * off;
+  double off = i->s->rules.stochastic ? 1 : 0.5, si = spacing(&i->deal, b) * off, sj = spacing(&j->deal, b) * off;
   bool pull = i->s->rules.variant == SHOAL_SWARM_PULL;
   for (size_t k = at; k < at + n; k++) {
     float x = i->before[k], y = j->before[k], exact = pull ? y : 0.5f * (x + y),
@@ -170,6 +170,120 @@ static void one_case(const shoal_swarm_rules *rules)
   close_node(&a[1]);
 }
 
+/* Requests, replies, folds and local steps of two nodes in any order; the sender's segment is locked from its request to the last
+ * reply.  What both have learned, the sum of c - b + x, changes by the rounding of what they sent and by nothing else. */
+enum { TALKS = 3, WATCHED = TALKS * SEGMENT * SHOAL_QUANT_BLOCK };
+
+typedef struct {
+  enum { IDLE, ASKED, ANSWERED } state;
+  shoal_swarm_deal deal;
+  shoal_memory request, reply;
+  double slack[SEGMENT]; /* of the sum, by what was sent */
+} talk;
+
+static double total_of(const node *a, size_t k)
+{
+  const shoal_swarm_node *i = &a[0].s->node, *j = &a[1].s->node;
+  return (double)i->x[k] + (double)i->c[k] - (double)i->b[k] + (double)j->x[k] + (double)j->c[k] - (double)j->b[k];
+}
+
+static void check_totals(const node *a, const talk *t, double *total)
+{
+  for (size_t k = t->deal.at; k < t->deal.at + t->deal.n; k++) {
+    double now = total_of(a, k), slack = t->slack[(k - t->deal.at) / SHOAL_QUANT_BLOCK] + 1e-4;
+    if (fabs(now - total[k]) > slack) CHECK_NEAR(now, total[k], slack, "%d bits, element %zu", a->s->rules.bits, k);
+    total[k] = now;
+  }
+}
+
+/* Not coarser than the farther of the two has moved asks for, or the numbers themselves, which are below 32. */
+static void check_spacings(const node *a, const talk *t)
+{
+  const shoal_swarm_head *request = t->request.at, *reply = t->reply.at;
+  double most = SHOAL_MAX(request->reach, reply->reach),
+         coarsest = SHOAL_MAX(ldexp(8 * most, -a->s->rules.bits), 0x1p-16);
+  for (size_t b = 0; b < SEGMENT; b++)
+    if (!(reply->unread >> b & 1))
+      CHECK_LE(spacing(&a[1].deal, b), coarsest, "%d bits, block %zu", a->s->rules.bits, a[1].deal.first + b);
+}
+
+/* The next message of a segment. */
+static void move_on(node *a, talk *t, size_t segment, double *total)
+{
+  shoal_swarm_head *request = t->request.at, *reply = t->reply.at;
+  uint16_t again = 0;
+  if (t->state == ASKED) {
+    CHECK_OK(shoal_swarm_answer(a[1].s, &a[1].deal, request, reply));
+    for (size_t b = 0; b < SEGMENT; b++) t->slack[b] += spacing(&a[1].deal, b) / 2;
+    check_spacings(a, t);
+    t->state = ANSWERED;
+    return;
+  }
+  if (t->state == IDLE) {
+    *request = (shoal_swarm_head){ .number = 9, .segment = (uint32_t)segment };
+    memset(t->slack, 0, sizeof t->slack);
+  } else {
+    CHECK_OK(shoal_swarm_finish(a[0].s, &t->deal, request, reply, &again));
+    t->state = IDLE;
+    if (!again) {
+      check_totals(a, t, total);
+      return;
+    }
+  }
+  shoal_swarm_deal_segment(a[0].s, &t->deal, segment);
+  CHECK_OK(shoal_swarm_ask(a[0].s, &t->deal, again, request));
+  for (size_t b = 0; b < SEGMENT; b++) t->slack[b] += spacing(&t->deal, b) / 2;
+  t->state = ASKED;
+}
+
+static void learn_somewhere(node *a, double *total, uint64_t step)
+{
+  size_t k = (size_t)dice(step, 201, WATCHED);
+  float before = a->x[k];
+  a->x[k] += ldexpf((float)((int)dice(step, 202, 201) - 100), -10 - (int)dice(step, 203, 6));
+  total[k] += (double)a->x[k] - (double)before;
+  for (uint32_t b = 0; b < TALKS * SEGMENT && dice(step, 205, 3) == 0; b++)
+    if (dice(step, 300 + b, 2)) a->s->distance[b] *= 1e-3; /* so that some blocks cannot be read */
+}
+
+static void fold_somewhere(node *a, const talk *talks, int r, uint64_t step)
+{
+  bool locked[SHOAL_SWARM_SEGMENTS + 1] = { false }, changed = false;
+  for (int g = 0; g < TALKS; g++) locked[g] = r == 0 && talks[g].state != IDLE;
+  a->s->due[dice(step, 206, TALKS)] = true;
+  CHECK_OK(shoal_swarm_apply_due(a->s, locked, &changed));
+}
+
+static void any_order(int bits)
+{
+  shoal_swarm_rules rules = { .variant = SHOAL_SWARM_SYMMETRIC, .bits = bits, .h = 1 };
+  node a[2] = { open_node(&rules, 0), open_node(&rules, 1) };
+  talk talks[TALKS] = { 0 };
+  double *total = room(WATCHED * sizeof *total);
+  size_t bytes = shoal_swarm_message_most(a[0].s);
+  for (int g = 0; g < TALKS; g++) {
+    CHECK_OK(shoal_swarm_deal_init(a[0].s, SEGMENT, &talks[g].deal));
+    CHECK_OK(backend->ops->alloc(backend, SHOAL_MEMORY_PINNED, bytes, &talks[g].request));
+    CHECK_OK(backend->ops->alloc(backend, SHOAL_MEMORY_PINNED, bytes, &talks[g].reply));
+  }
+  for (size_t k = 0; k < WATCHED; k++) total[k] = total_of(a, k);
+  for (uint64_t step = 0; step < 3000 && !check_failures; step++) {
+    int r = (int)dice(step, 207, 2);
+    size_t g = (size_t)dice(step, 208, TALKS);
+    learn_somewhere(&a[r], total, step);
+    if (dice(step, 209, 3) == 0) fold_somewhere(&a[r], talks, r, step);
+    if (dice(step, 210, 2) == 0) move_on(a, &talks[g], g, total);
+  }
+  for (int g = 0; g < TALKS; g++) {
+    shoal_swarm_deal_fini(a[0].s, &talks[g].deal);
+    backend->ops->release(backend, &talks[g].request);
+    backend->ops->release(backend, &talks[g].reply);
+  }
+  close_node(&a[0]);
+  close_node(&a[1]);
+  free(total);
+}
+
 int main(void)
 {
   static const int bits[] = { 0, 4, 8, 14, 16 };
@@ -182,6 +296,7 @@ int main(void)
       shoal_swarm_rules rules = { .variant = v, .bits = bits[b], .stochastic = (b + v) % 3 == 1, .h = 1 };
       one_case(&rules);
     }
+  for (size_t b = 0; b < SHOAL_COUNT(bits); b++) any_order(bits[b]);
   shoal_world_close(world);
   shoal_backend_close(backend);
   return check_done();

@@ -114,18 +114,20 @@ static void observe(shoal_swarm *s, const shoal_swarm_deal *d, unsigned blocks)
 }
 
 /* The reply's spacings.  The sender's c is within half a spacing of what was read, and D_b is now at least the distance to that;
- * with D_b at least that spacing, too, the window q s / 2 >= 2 D_b holds both. */
+ * as if D_b were at least that spacing, too, the window q s / 2 >= 2 D_b holds both.  The spacing is no distance that this side has
+ * measured, so it is not scaled with those. */
 static void choose_spacings(const shoal_swarm *s, shoal_swarm_deal *d, const shoal_swarm_head *request)
 {
-  double distance[SHOAL_SWARM_SEGMENT], own = shoal_swarm_reach(s);
+  int8_t *exponent = d->exponent.at;
   const int8_t *parcel = numbers_of(request);
+  shoal_swarm_exponents(s->rules.bits, d->blocks, s->distance + d->first, shoal_swarm_reach(s), request->reach,
+                        exponent);
   size_t end = 0;
-  for (size_t b = 0; b < d->blocks; b++) {
-    distance[b] = s->distance[d->first + b];
+  for (size_t b = 0; b < d->blocks && request->flags & SHOAL_SWARM_QUANTISED; b++) {
     end += shoal_quant_bytes(s->rules.bits, shoal_swarm_block_length(s, d->first + b));
-    if (request->flags & SHOAL_SWARM_QUANTISED) distance[b] = SHOAL_MAX(distance[b], ldexp(1, parcel[end - 1]));
+    int least = shoal_swarm_exponent(s->rules.bits, ldexp(1, parcel[end - 1]));
+    exponent[b] = (int8_t)SHOAL_MAX(exponent[b], least);
   }
-  shoal_swarm_exponents(s->rules.bits, d->blocks, distance, own, request->reach, d->exponent.at);
 }
 
 /* ---------------------------------------------------------------------------------------------------- messages */
@@ -165,6 +167,7 @@ shoal_status shoal_swarm_answer(shoal_swarm *s, shoal_swarm_deal *d, const shoal
   d->quantised = s->rules.bits && !again && SHOAL_MAX(reply->reach, request->reach) > 0;
   if (d->quantised) choose_spacings(s, d, request);
   SHOAL_TRY(put(s, d, reply));
+  if (d->refused) reply->unread = 0; /* nothing goes again */
   return averages && !d->refused ? shoal_swarm_join(s, d, true) : SHOAL_OK;
 }
 

@@ -241,6 +241,8 @@ def test_swarm_lost(glyphs, jobs):
     wait_for("lost.out", r"rank 2 is back")
     send(pids[1], signal.SIGUSR1)
     assert job.wait(60) == 75, read("lost.out")[-2000:]
+    silences = [float(x) for x in re.findall(r"not been heard of for ([\d.]+) s", read("lost.out"))]
+    assert min(silences) >= 0.5, f"given up before method.drop_after: {silences}"
     shoal("ckpt", "verify", newest("lost"))
     job = jobs.start(3, "stop", *options, *sets(method__on_lost="stop"))
     wait_for("runs/stop/log.txt", r"step 100:")

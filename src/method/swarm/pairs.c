@@ -504,18 +504,19 @@ static shoal_status lose(shoal_swarm_pairs *p, int rank, double seconds)
   return SHOAL_OK;
 }
 
-/* A rank that computes still answers a ping between two primitives, so only silence counts, not slowness; and only
- * after this rank, which may itself have been suspended, has sent a ping.  t: the interaction whose requests this rank waits
- * for, or NULL; its sender is asked about it also if it does send others. */
+/* A rank that computes still answers a ping between two primitives, so only silence counts, not slowness: of the whole time, and
+ * after this rank, which may itself have been suspended, has sent a ping and looked for its answer.  t: the interaction whose
+ * requests this rank waits for, or NULL; its sender is asked about it also if it does send others. */
 static shoal_status check(shoal_swarm_pairs *p, int rank, uint64_t t0_ns, talk *t)
 {
-  double half = p->s->rules.drop_after_s / 2;
+  double whole = p->s->rules.drop_after_s, half = whole / 2;
   uint64_t since = SHOAL_MAX(p->heard_ns[rank], t0_ns);
+  double silent = shoal_seconds_since(since);
   bool pinged = p->pinged_ns[rank] >= since, stuck = t && shoal_seconds_since(t->moved_ns) >= half, said;
   bool looked =
       (double)(p->read_ns - p->pinged_ns[rank]) * 1e-9 > half; /* this rank, too, may get no processor for long */
-  if (pinged && p->read_ns > p->pinged_ns[rank] && looked) return lose(p, rank, shoal_seconds_since(since));
-  if (!stuck && (pinged || shoal_seconds_since(since) < half)) return SHOAL_OK;
+  if (pinged && p->read_ns > p->pinged_ns[rank] && looked && silent >= whole) return lose(p, rank, silent);
+  if (!stuck && (pinged || silent < half)) return SHOAL_OK;
   SHOAL_TRY(say(p, rank, PING, t, true, &said));
   if (said && !pinged) p->pinged_ns[rank] = shoal_now_ns();
   if (said && t) t->moved_ns = shoal_now_ns();

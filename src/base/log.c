@@ -35,11 +35,11 @@ static struct {
   bool (*may)(void *context); /* write to it */
   void *context;
   bool keeping, remembers;
-  bool failed;     /* the file could not be written, which was told */
-  uint64_t unread; /* lines that nobody read in time, since there was room for one */
-  char *kept;      /* warnings while keeping; NULL if there are none */
-  char *early;     /* what belongs into the file that is not there yet; NULL: nothing */
-  char live[512];  /* the live line on the terminal's last row; "" if there is none */
+  bool failed;        /* the file could not be written, which was told */
+  uint64_t unread[2]; /* lines of stdout and stderr that nobody read in time, since there was room for one */
+  char *kept;         /* warnings while keeping; NULL if there are none */
+  char *early;        /* what belongs into the file that is not there yet; NULL: nothing */
+  char live[512];     /* the live line on the terminal's last row; "" if there is none */
 } logger = { .lock = PTHREAD_MUTEX_INITIALIZER, .size = 1, .level = SHOAL_LOG_INFO };
 
 void shoal_log_set_rank(int rank, int size)
@@ -168,17 +168,18 @@ static void show_line(FILE *to, const char *prefix, const char *text)
   enum { PATIENCE_MS = 5000 };
   char note[512], stamp[32];
   struct pollfd p = { .fd = fileno(to), .events = POLLOUT };
-  if (logger.file && poll(&p, 1, logger.unread ? 0 : PATIENCE_MS) == 0) {
+  uint64_t *unread = &logger.unread[to == stderr];
+  if (logger.file && poll(&p, 1, *unread ? 0 : PATIENCE_MS) == 0) {
     snprintf(note, sizeof note, "%s ", shoal_wall_clock(stamp, sizeof stamp));
-    if (!logger.unread++)
+    if (!(*unread)++)
       write_file_line(note, "nobody reads the output of this run: lines that have no room there are only here");
     return;
   }
-  if (logger.unread) {
-    snprintf(note, sizeof note, "%llu lines that nobody read in time are only in %s", (unsigned long long)logger.unread,
+  if (*unread) {
+    snprintf(note, sizeof note, "%llu lines that nobody read in time are only in %s", (unsigned long long)*unread,
              logger.name);
-    logger.unread = 0;
-    write_line(stdout, "", note);
+    *unread = 0;
+    write_line(to, "", note);
   }
   write_line(to, prefix, text);
 }
@@ -244,6 +245,7 @@ void shoal_log_set_file(FILE *file, const char *name)
   snprintf(logger.name, sizeof logger.name, "%s", file ? name : "");
   logger.file = file;
   logger.failed = false;
+  memset(logger.unread, 0, sizeof logger.unread);
   if (file && logger.early) write_file_line("", logger.early);
   logger.remembers = false;
   free(logger.early);

@@ -265,8 +265,52 @@ static void test_live_line(void)
   close(master);
 }
 
+static void fill(int fd)
+{
+  static const char page[4096] = { 0 };
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  while (write(fd, page, sizeof page) > 0) {}
+  fcntl(fd, F_SETFL, 0);
+}
+
+/* Nobody reads stdout, which is full, while stderr has room: neither a line nor a warning waits for long. */
+static void test_unread(void)
+{
+  enum { LIMIT_S = 20 };
+  int out[2], saved = dup(1);
+  char said[1000] = "", warned[1000] = "";
+  FILE *file = tmpfile(), *err = tmpfile();
+  int saved_err = dup(2);
+  REQUIRE(file && err && pipe(out) == 0, "files");
+  fflush(stdout);
+  dup2(out[1], 1);
+  dup2(fileno(err), 2);
+  fill(1);
+  alarm(LIMIT_S);
+  shoal_log_set_file(file, "log.txt");
+  shoal_info("one");
+  shoal_warn("two");
+  shoal_info("three");
+  shoal_log_set_file(NULL, NULL);
+  alarm(0);
+  dup2(saved, 1);
+  dup2(saved_err, 2);
+  CHECK(pread(fileno(file), said, sizeof said - 1, 0) > 0);
+  CHECK(pread(fileno(err), warned, sizeof warned - 1, 0) > 0);
+  CHECK_HAS(said, "nobody reads the output");
+  CHECK_HAS(said, "three\n");
+  CHECK_STR(warned, "shoal: warning: two\n", "nothing of stdout's");
+  close(out[0]);
+  close(out[1]);
+  close(saved);
+  close(saved_err);
+  fclose(file);
+  fclose(err);
+}
+
 int main(void)
 {
+  test_unread();
   test_streams();
   test_remember();
   test_kept();

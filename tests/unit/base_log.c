@@ -281,7 +281,9 @@ static void test_unread(void)
   char said[1000] = "", warned[1000] = "";
   FILE *file = tmpfile(), *err = tmpfile();
   int saved_err = dup(2);
-  REQUIRE(file && err && pipe(out) == 0, "files");
+  REQUIRE(file, "temporary file");
+  REQUIRE(err, "temporary file");
+  REQUIRE(pipe(out) == 0, "pipe");
   fflush(stdout);
   dup2(out[1], 1);
   dup2(fileno(err), 2);

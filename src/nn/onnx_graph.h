@@ -1,6 +1,6 @@
 /* A graph of ONNX as it is in a file: values, the nodes that make them, attributes, tensors.  onnx_read.c reads it,
  * onnx_fold.c computes what is known without an input, onnx_match.c finds layers that are written as several nodes, and
- * onnx_import.c makes a network of the rest.
+ * onnx_import.c and the files that its header names make a network of the rest.
  *
  *   x ─► [Conv] ─► v1 ─► [Relu] ─► v2 ─► …        values: x, v1, v2, w, b (by number), nodes: Conv, Relu
  *   w, b ──┘

@@ -110,3 +110,13 @@ CONTRACT(avgpool, PLANES(a); r.reads(a.x, in); r.writes(a.y, out);)
 CONTRACT(avgpool_back, PLANES(a); r.reads(a.dy, out); r.writes(a.dx, in);)
 CONTRACT(globalpool, r.reads(a.x, a.planes *a.plane); r.writes(a.y, a.planes);)
 CONTRACT(globalpool_back, r.reads(a.dy, a.n / a.plane); r.writes(a.dx, a.n);)
+
+/* Rows of all heads. */
+#define OF_HEADS(a)                                                                                                    \
+  const size_t width = (size_t)(a.h.heads * a.h.d), queries = (size_t)(a.h.samples * a.h.queries) * width,             \
+               keys = (size_t)(a.h.samples * a.h.keys) * width, each = (size_t)(a.h.samples * a.h.heads * a.h.queries)
+CONTRACT(attention_norms, OF_HEADS(a); r.reads(a.q, queries); r.reads(a.k, keys); r.writes(a.norm, each);)
+CONTRACT(attention_dots, OF_HEADS(a); (void)keys; r.reads(a.dy, queries); r.reads(a.y, queries); r.writes(a.dot, each);)
+CONTRACT(attention, OF_HEADS(a); const size_t mine = a.of_keys ? keys : queries, others = a.of_keys ? queries : keys;
+         r.reads(a.x, mine); r.reads(a.x_other, others); r.reads(a.g, mine); r.reads(a.g_other, others);
+         r.reads(a.z, others); r.reads(a.norm, each); r.reads(a.dot, each); r.writes(a.out, mine);)

@@ -48,6 +48,7 @@ struct {
   std::vector<watched> spans;
   size_t last;
   uint32_t block, barriers;
+  bool shared_touched; /* since its stamps were cleared */
 } launch;
 
 extern "C" char __start_simgpu_shared[] __attribute__((visibility("hidden"), weak));
@@ -88,6 +89,7 @@ void touch(watched &s, uintptr_t at, size_t bytes, access how)
                  reinterpret_cast<void *>(at));
   }
   if (!s.of) return;
+  if (s.begin == reinterpret_cast<uintptr_t>(__start_simgpu_shared)) launch.shared_touched = true;
   const stamp mine = { launch.block + 1, launch.barriers << 10 | sim_here.thread.x };
   for (size_t e = (at - s.begin) / s.grain; e <= (at - s.begin + bytes - 1) / s.grain; e++) {
     stamps &t = s.of[e];
@@ -314,6 +316,7 @@ void sim::run_kernel(const std::string &name, const kernel &k, dims grid, dims b
     if (w.written) w.of = static_cast<stamps *>(calloc((w.end - w.begin) / w.grain + 1, sizeof(stamps)));
   launch.name = name.c_str();
   launch.last = 0;
+  launch.shared_touched = false;
   body = &k;
   body_args = args;
   threads.resize(block.x);
@@ -323,7 +326,8 @@ void sim::run_kernel(const std::string &name, const kernel &k, dims grid, dims b
   for (unsigned b : permutation(grid.x)) {
     sim_here.block = { b, 0, 0 };
     launch.block = b;
-    if (shared) memset(launch.spans.back().of, 0, (shared + 1) * sizeof(stamps));
+    if (launch.shared_touched) memset(launch.spans.back().of, 0, (shared + 1) * sizeof(stamps));
+    launch.shared_touched = false;
     run_block(order);
   }
   for (watched &w : launch.spans) free(w.of);

@@ -11,7 +11,7 @@ foreach(file ${simgpu}/samples.cu ${SHOAL_CUDA_KERNEL_FILES})
   list(APPEND twins ${SIMGPU_FOLDER}/twin_${name}.cpp)
 endforeach()
 add_library(simgpu_twins OBJECT ${twins})
-target_compile_options(simgpu_twins PRIVATE -include ${simgpu}/twin.h -fsanitize=thread -O2 -ffp-contract=off -Wall -Wextra)
+target_compile_options(simgpu_twins PRIVATE -include ${simgpu}/twin.h -fsanitize=thread -O2 -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas)
 
 add_library(simgpu_cudart SHARED ${simgpu}/runtime.cpp ${simgpu}/kernels.cpp ${simgpu}/contracts.cpp $<TARGET_OBJECTS:simgpu_twins>)
 foreach(target simgpu_twins simgpu_cudart)

@@ -132,17 +132,6 @@ static void release_view(shoal_backend *b, float *p, int64_t n, const char *what
   if (p) release(b, p - 1, ((size_t)n + 1) * sizeof(float), what);
 }
 
-bool rig_has(shoal_backend *b, const shoal_op_desc *d)
-{
-  shoal_op *op = NULL;
-  if (d->kind != SHOAL_OP_ATTENTION || shoal_op_create(b, d, NULL, &op) != SHOAL_ERR_UNSUPPORTED) {
-    shoal_op_destroy(op);
-    return true;
-  }
-  CHECK_HAS(check_error(), "attention is not written for GPUs yet; train with device: cpu");
-  return false;
-}
-
 void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v)
 {
   *r = (rig){ .backend = b, .v = v, .at = { .seed = 77, .step = 5, .slot0 = 3 } };

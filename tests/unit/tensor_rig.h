@@ -46,8 +46,6 @@ enum { APART = 0, IN_PLACE = 1 };
 
 void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v);
 void rig_close(rig *r);
-/** Whether the backend has the operation: GPUs have no attention yet, which they say. */
-bool rig_has(shoal_backend *b, const shoal_op_desc *d);
 void rig_load(rig *r);                              /* x, w, stats from v, converted to the operation's formats */
 void rig_forward(rig *r, results *out, int place);  /* after rig_load; fills y and stats */
 void rig_backward(rig *r, results *out, int place); /* after rig_forward; dy from v; fills dx and dw */

@@ -18,7 +18,8 @@
 enum {
   SHOAL_CUDA_THREADS = 256, /* of a block, everywhere */
   SHOAL_CUDA_PART = 8192,   /* elements whose squares one block sums */
-  SHOAL_CUDA_QBLOCK = 4096  /* SHOAL_QUANT_BLOCK */
+  SHOAL_CUDA_QBLOCK = 4096, /* SHOAL_QUANT_BLOCK */
+  SHOAL_CUDA_TILE = 64      /* queries, keys and numbers of one that a block of attention has at a time */
 };
 
 /* ---- arena.cu: a thread per element ---- */
@@ -400,6 +401,30 @@ typedef struct {
   float *dx;
 } shoal_k_globalpool_back_args;
 
+/* ---- attention.cu: tensors [samples, queries or keys, heads d] ---- */
+typedef struct {
+  int64_t samples, heads, queries, keys, d;
+  int causal;
+} shoal_k_heads;
+typedef struct {
+  shoal_k_heads h; /* a block for each tile of queries of a head */
+  const float *q, *k;
+  float *norm; /* [samples, heads, queries] */
+} shoal_k_attention_norms_args;
+typedef struct {
+  size_t n; /* samples heads queries */
+  shoal_k_heads h;
+  const float *dy, *y; /* of queries */
+  float *dot;          /* [n] */
+} shoal_k_attention_dots_args;
+typedef struct {
+  shoal_k_heads h; /* a block for each tile of rows of a head, and of their numbers */
+  int of_keys;     /* x, g and out have a row for each key, and the others for each query; or the other way round */
+  const float *x, *x_other, *g, *g_other, *z; /* z: of the others.  g: with dot */
+  const float *norm, *dot;                    /* [samples, heads, queries]; dot NULL: weights are p, else ds */
+  float *out;                                 /* sums of weights times z */
+} shoal_k_attention_args;
+
 #ifndef __cplusplus
 SHOAL_KERNEL(fill);
 SHOAL_KERNEL(axpby);
@@ -453,5 +478,8 @@ SHOAL_KERNEL(avgpool);
 SHOAL_KERNEL(avgpool_back);
 SHOAL_KERNEL(globalpool);
 SHOAL_KERNEL(globalpool_back);
+SHOAL_KERNEL(attention_norms);
+SHOAL_KERNEL(attention_dots);
+SHOAL_KERNEL(attention);
 #endif
 #endif

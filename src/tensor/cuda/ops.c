@@ -505,9 +505,8 @@ static shoal_status plan(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
 {
   if (d->kind == SHOAL_OP_LINEAR) return shoal_cuda_plan_linear(b, d, out);
   if (d->kind == SHOAL_OP_CONV) return shoal_cuda_plan_conv(b, d, out);
+  if (d->kind == SHOAL_OP_ATTENTION) return shoal_cuda_plan_attention(b, d, out);
   shoal_op *op;
-  SHOAL_CHECK(planners[d->kind], SHOAL_ERR_UNSUPPORTED, "%s is not written for GPUs yet; train with device: cpu",
-              shoal_op_kind_name(d->kind));
   SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *op, &op));
   planners[d->kind](op);
   *out = op;

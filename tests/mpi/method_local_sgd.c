@@ -139,39 +139,52 @@ static void count_averages(const char *pretend)
 }
 
 typedef struct {
-  const char *settings;
+  const char *settings; /* with a period of 3 */
   bool slowmo, nesterov;
   double rate, momentum; /* of the outer optimizer */
+  uint64_t fragments, overlap;
+  double mixing;
 } outer_case;
 
-/* The outer optimizers as their papers have them, all ranks worked out here, in double; rates change from step to step. */
+/* The outer optimizers, fragments and overlap as their papers have them, all ranks worked out here, in double; rates change from
+ * step to step. */
 static void follows_outer(const char *pretend, const outer_case *c)
 {
   method_rig m;
   method_rig_setup setup = { pretend, "local-sgd", c->settings, 2, 7, (uint64_t)size * 2 + 1, 0, false };
   method_rig_open(&m, &setup);
-  size_t n = m.run.form->params->n;
+  const size_t n = m.run.form->params->n, lines = n / 16;
+  const uint64_t period = 3, fragments = c->fragments ? c->fragments : 1;
+  bool whole = fragments == 1 && c->overlap == 0;
   double *x = room(n * sizeof *x), *v = room(n * sizeof *v), *w = room((size_t)size * n * sizeof *w);
+  double *sent = room(n * sizeof *sent);
   memset(v, 0, n * sizeof *v);
   for (size_t i = 0; i < n; i++) x[i] = (double)m.run.form->params->w[i];
   for (size_t i = 0; i < (size_t)size * n; i++) w[i] = x[i % n];
   for (uint64_t step = 0; step < 14; step++) {
     double lr = (double)(0.2f / (float)(step + 1)), total = (double)method_rig_total(&m, step);
-    bool averages = step % 3 == 0;
     REQUIRE(method_rig_step(&m, 0.2f / (float)(step + 1), 1) == SHOAL_OK, "step %d", (int)step);
     for (size_t i = 0; i < n; i++) {
+      uint64_t f = 0;
+      while (f + 1 < fragments && i >= (f + 1) * lines / fragments * 16) f++;
+      const uint64_t at = f * period / fragments; /* of the period */
+      bool starts = step % period == at, collects = step >= c->overlap + at && (step - c->overlap) % period == at;
       double mean = 0;
       for (int r = 0; r < size; r++) {
         uint64_t own;
         double *one = &w[(size_t)r * n + i], g = method_rig_pull(&m, step, r, i, *one, &own);
-        *one -= lr * g / (averages ? total / size : (double)own);
+        *one -= lr * g / (whole && starts ? total / size : (double)own);
         mean += *one / size;
       }
-      if (!averages) continue;
-      double change = (x[i] - mean) / (c->slowmo ? lr : 1);
+      if (starts) sent[i] = mean;
+      if (!collects) continue;
+      double change = (x[i] - sent[i]) / (c->slowmo ? lr : 1);
       v[i] = c->momentum * v[i] + change;
       x[i] -= c->rate * (c->slowmo ? lr : 1) * (c->nesterov ? change + c->momentum * v[i] : v[i]);
-      for (int r = 0; r < size; r++) w[(size_t)r * n + i] = x[i];
+      for (int r = 0; r < size; r++) {
+        double *one = &w[(size_t)r * n + i];
+        *one = c->mixing * *one + (1 - c->mixing) * x[i];
+      }
     }
     double error = method_rig_error(m.run.form->params->w, w + (size_t)rank * n, n);
     CHECK_LT(error, 3e-6, "%s, %s, step %d", pretend, c->settings, (int)step);
@@ -179,6 +192,7 @@ static void follows_outer(const char *pretend, const outer_case *c)
   free(x);
   free(v);
   free(w);
+  free(sent);
   method_rig_close(&m);
 }
 
@@ -215,6 +229,12 @@ static const outer_case outers[] = {
     0.5, 0 },
   { "optim.momentum=0 method.period=3 method.outer=nesterov method.outer_lr=1 method.outer_momentum=0", false, true, 1,
     0 },
+  { "optim.momentum=0 method.period=3 method.overlap=2", false, false, 1, 0, 1, 2, 0.5 },
+  { "optim.momentum=0 method.period=3 method.fragments=3 method.overlap=1 method.mixing=0", false, false, 1, 0, 3, 1,
+    0 },
+  { "optim.momentum=0 method.period=3 method.fragments=2 method.outer=slowmo", true, false, 1, 0.7, 2, 0, 0 },
+  { "optim.momentum=0 method.period=3 method.fragments=2 method.overlap=2 method.mixing=0.25 method.outer=nesterov",
+    false, true, 0.7, 0.9, 2, 2, 0.25 },
 };
 
 int main(void)
@@ -243,7 +263,8 @@ int main(void)
       run(pretend, settings, &late, check_switch);
     }
     count_averages(pretend);
-    for (size_t o = 0; o < SHOAL_COUNT(outers); o++) follows_outer(pretend, &outers[o]);
+    for (size_t o = 0; o < SHOAL_COUNT(outers); o++)
+      if (size > 1 || outers[o].slowmo || outers[o].nesterov) follows_outer(pretend, &outers[o]); /* else plain SGD */
     observes(pretend);
   }
   return mpi_done();

@@ -87,6 +87,12 @@ def test_localsgd_neutral(glyphs):
         r = train(3, outer, *o, *sets(method__outer=outer))
         assert f"then a step of {outer}, rate" in r.stdout, r.stdout
         assert_differ(newest("plain"), newest(outer), f"{outer} has no effect", "--only", "model/", "--tolerance", "1e-4")
+    # One fragment and no overlap are what there is without the options; two, or an overlap, are another model.
+    train(3, "parts-1", *o, *sets(method__fragments=1, method__overlap=0))
+    same("plain", "parts-1", "one fragment, no overlap")
+    for name, more in (("parts", sets(method__fragments=2)), ("overlap", sets(method__overlap=1))):
+        assert "averaged over 3 ranks every 4 steps" in train(3, name, *o, *more).stdout
+        assert_differ(newest("plain"), newest(name), f"{name} has no effect", "--only", "model/", "--tolerance", "1e-4")
     # Fewer samples than ranks: those without any join in the average.
     few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
     train(1, "few1", *few)
@@ -105,6 +111,8 @@ def test_localsgd_resume(glyphs):
                       *sets(method__period=4, method__switch_epoch=1, method__outer="slowmo"))
     resume_everywhere("level", 3, 27, *options, "--topo", "2,1",
                       *sets(method__period=5, method__node_level="true", method__outer="nesterov"))
+    resume_everywhere("parts", 4, 21, *options, "--topo", "2x2",
+                      *sets(method__period=5, method__fragments=2, method__overlap=3, method__outer="nesterov"))
     stop = ["--allow-faults", *sets(fault__stop_step=9)]
     outer = sets(method__period=1000, method__outer="nesterov", run__epochs=5)
     train(4, "moved", *options, *outer, *stop, code=75)
@@ -152,6 +160,10 @@ LOCALSGD_BAD = (
     (sets(method__wire="f17"), ("method.wire", '"f17"', "did you mean f16?")),
     (sets(method__outer="slomo"), ("method.outer", '"slomo"', "did you mean slowmo?")),
     (sets(method__outer_lr=0.5), ("method.outer_lr", "method.outer")),
+    (sets(method__period=4, method__fragments=5), ("method.fragments is 5", "4 steps", "lower fragments")),
+    (sets(method__period=4, method__overlap=4), ("method.overlap is 4", "method.period = 4", "lower overlap")),
+    (sets(method__mixing=0.5), ("method.mixing has no effect", "set method.overlap")),
+    (sets(method__period=60000, method__fragments=60000), ("method.fragments is 60000", "parameters", "lower fragments to")),
     (sets(method__outer="nesterov", method__outer_momentum=1), ("method.outer_momentum", '"1"', "[0,1)")),
 )
 

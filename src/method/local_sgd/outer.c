@@ -47,32 +47,32 @@ shoal_status shoal_outer_take(const shoal_run *r, shoal_outer *o)
 }
 
 /* Both are SGD with momentum on x, with g in place of a gradient.  What is not finite is found where the weights are used. */
-static shoal_status update(const shoal_run *r, shoal_outer *o, float lr, const float *g)
+static shoal_status update(const shoal_run *r, shoal_outer *o, size_t first, size_t n, float lr, const float *g)
 {
   const shoal_backend_ops *ops = r->backend->ops;
-  const shoal_params *p = r->form->params;
   const shoal_pace pace = { .lr = lr };
   const shoal_sgd_args a = { .now = o->now.at, .momentum = o->momentum, .nesterov = o->kind == SHOAL_OUTER_NESTEROV };
   const shoal_update_watch watch = { .bad = o->bad.at };
   SHOAL_TRY(ops->copy(r->backend, sizeof pace, &pace, o->now.at));
-  SHOAL_TRY(ops->sgd(r->backend, p->n, &a, g, o->v.at, o->x.at, &watch));
-  return ops->copy(r->backend, o->x.bytes, o->x.at, p->w);
+  return ops->sgd(r->backend, n, &a, g, (float *)o->v.at + first, (float *)o->x.at + first, &watch);
 }
 
 /* A rate of 0, at the end of a schedule, leaves slowmo's gradient undefined. */
-shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, float *sum)
+shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, size_t first, size_t n, float *sum, float mixing)
 {
   const shoal_backend_ops *ops = r->backend->ops;
-  const shoal_params *p = r->form->params;
-  float mean = 1.0f / (float)shoal_group_size(r->all), rate = (float)r->rate;
+  float *w = r->form->params->w + first, mean = 1.0f / (float)shoal_group_size(r->all), rate = (float)r->rate;
+  if (o->kind == SHOAL_OUTER_NONE) return ops->axpby(r->backend, n, (1 - mixing) * mean, sum, mixing, w);
+  float *x = (float *)o->x.at + first;
   bool slowmo = o->kind == SHOAL_OUTER_SLOWMO;
-  if (o->kind == SHOAL_OUTER_NONE || (slowmo && rate == 0)) {
-    SHOAL_TRY(ops->axpby(r->backend, p->n, mean, sum, 0, p->w));
-    return shoal_outer_take(r, o);
+  if (slowmo && rate == 0) {
+    SHOAL_TRY(ops->axpby(r->backend, n, mean, sum, 0, x));
+  } else {
+    float scale = slowmo ? 1 / rate : 1;
+    SHOAL_TRY(ops->axpby(r->backend, n, scale, x, -scale * mean, sum));
+    SHOAL_TRY(update(r, o, first, n, slowmo ? o->lr * rate : o->lr, sum));
   }
-  float scale = slowmo ? 1 / rate : 1;
-  SHOAL_TRY(ops->axpby(r->backend, p->n, scale, o->x.at, -scale * mean, sum));
-  return update(r, o, slowmo ? o->lr * rate : o->lr, sum);
+  return ops->axpby(r->backend, n, 1 - mixing, x, mixing, w);
 }
 
 void shoal_outer_put(const shoal_run *r, const shoal_outer *o, shoal_ckpt_writer *c)

@@ -5,7 +5,8 @@
  *   slowmo     u ← β u + Δ / γ,   x ← x - α γ u         γ: the learning rate of this step
  *   nesterov   v ← β v + Δ,       x ← x - α (Δ + β v)
  *
- * With α = 1 and β = 0 both are the plain average, and nothing is kept or computed: equal bits.
+ * With α = 1 and β = 0 both are the plain average, and nothing is kept or computed: equal bits.  A fragment of the model takes its
+ * own steps.
  * Sources: SlowMo, Wang, Tantia, Ballas, Rabbat, ICLR 2020 (arXiv 1910.00643), algorithm 1; Nesterov's momentum as outer optimizer:
  * Douillard et al., DiLoCo, 2023 (arXiv 2311.08105). */
 #ifndef SHOAL_METHOD_LOCAL_SGD_OUTER_H
@@ -48,8 +49,9 @@ shoal_status shoal_outer_open(const shoal_run *r, shoal_outer *o);
 void shoal_outer_close(const shoal_run *r, shoal_outer *o);
 /** Takes the form's weights as x; they are equal on all ranks.  The momentum stays.  Local. */
 shoal_status shoal_outer_take(const shoal_run *r, shoal_outer *o);
-/** From `sum`, the sum of all ranks' weights, which is overwritten, to the form's weights.  Local; same bits on all ranks. */
-shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, float *sum);
+/** From `sum` [n], the sum of all ranks' weights [first, first + n), which is overwritten, to these weights of the form: `mixing` of
+ *  what they are now and the rest of the new model, which is the same in every bit on all ranks.  Local. */
+shoal_status shoal_outer_step(const shoal_run *r, shoal_outer *o, size_t first, size_t n, float *sum, float mixing);
 /** x and momentum in a checkpoint, valid in any layout.  Put: rank 0's are written.  Get: what there is; *found: x was there, or none
  *  is needed.  Local. */
 void shoal_outer_put(const shoal_run *r, const shoal_outer *o, shoal_ckpt_writer *c);

@@ -326,6 +326,27 @@ static shoal_status submit_chain(shoal_job_request *r, const char *script, int c
   return SHOAL_OK;
 }
 
+/* The name of a log as it will be, of this job, or of an element of it; what else sbatch replaces stays. */
+static char *log_of(const shoal_job *j, const char *job, size_t element)
+{
+  shoal_str out = { 0 };
+  for (const char *c = j->output; *c; c++) {
+    const char kind = c[0] == '%' ? c[1] : '\0';
+    if (kind == (j->n_elements ? 'A' : 'j'))
+      shoal_str_add(&out, "%s", job);
+    else if (kind == 'a' && j->n_elements)
+      shoal_str_add(&out, "%d", j->elements[element].index);
+    else if (kind == '%')
+      shoal_str_add(&out, "%%");
+    else {
+      shoal_str_add(&out, "%c", *c);
+      continue;
+    }
+    c++;
+  }
+  return out.text;
+}
+
 static void tell(const shoal_job_request *r, const char *folder, const char *script, const shoal_texts *jobs)
 {
   const shoal_job *j = &r->job;
@@ -336,7 +357,13 @@ static void tell(const shoal_job_request *r, const char *folder, const char *scr
     printf("job %s: %s on %d node%s, %d rank%s%s\n", jobs->at[i], j->about, j->nodes, j->nodes == 1 ? "" : "s",
            j->ranks, j->ranks == 1 ? "" : "s", i ? ", after the one before" : "");
   if (j->n_elements) printf("%zu elements, each with a folder in %s\n", j->n_elements, folder);
-  printf("script %s, log %s; shoal status %s\n", script, j->output, shoal_shell_word(folder, word));
+  char *first = log_of(j, jobs->at[0], 0),
+       *last = log_of(j, jobs->at[jobs->n - 1], j->n_elements ? j->n_elements - 1 : 0);
+  const bool several = strcmp(first, last) != 0;
+  printf("script %s, log%s %s%s%s; shoal status %s\n", script, several ? "s" : "", first, several ? " to " : "",
+         several ? last : "", shoal_shell_word(folder, word));
+  free(first);
+  free(last);
 }
 
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,

@@ -112,8 +112,8 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
 }
 
 /* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for, or that nothing is known yet; "" if it
- * does not wait. */
-static const char *next_start(const standing *s, char *buf, size_t cap)
+ * does not wait.  A job that is requeued Slurm holds for two minutes, and gives no time for the element of an array. */
+static const char *next_start(const shoal_run_facts *r, const standing *s, char *buf, size_t cap)
 {
   enum { DATE = 5, TIME = 11, MINUTES = 16 };
   buf[0] = '\0';
@@ -123,6 +123,8 @@ static const char *next_start(const standing *s, char *buf, size_t cap)
     snprintf(buf, cap, "never");
   else if (start && strlen(start) >= MINUTES && start[TIME - 1] == 'T')
     snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
+  else if (r->attempt > 0 && s->entry->reason && strcmp(s->entry->reason, "BeginTime") == 0)
+    snprintf(buf, cap, "in < 3 min");
   else
     snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : "not known");
   return buf;
@@ -172,7 +174,7 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
   add_real("%.0f%%", floor(100 * r->done), DONE, out);
   add_real("%.4g", r->loss, LOSS, out);
   shoal_str_add(out, " %*d", STARTS, r->attempt);
-  shoal_str_add(out, " %-10s %.*s", s->job ? s->job : "-", WAIT, next_start(s, start, sizeof start));
+  shoal_str_add(out, " %-10s %.*s", s->job ? s->job : "-", WAIT, next_start(r, s, start, sizeof start));
   while (out->text[out->len - 1] == ' ') out->text[--out->len] = '\0';
   shoal_str_add(out, "\n");
 }

@@ -196,6 +196,10 @@ shoal_status shoal_settings_read(shoal_settings *s, const char *path)
 {
   char *text;
   size_t n;
+  char *inside = shoal_path_join(path, "run.yaml");
+  const bool is_run = shoal_path_exists(inside);
+  free(inside);
+  SHOAL_CHECK(!is_run, SHOAL_ERR_USAGE, "%s is the folder of a run: its run file is %s/run.yaml", path, path);
   SHOAL_TRY(shoal_read_file(path, &text, &n));
   shoal_status st = read_text(s, text, n, path);
   free(text);

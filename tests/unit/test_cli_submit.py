@@ -77,7 +77,7 @@ def test_script(work):
                              "--signal=USR1@120"]
     assert text.splitlines()[-1] == 'exec shoal launch --requeue run.yaml --set run.name=it --set optim.lr=0.5 "$@"'
     assert read("sbatch.args") == "--parsable --dependency=afterok:12:13 runs/it/job.sbatch\n"
-    assert "job 101: run.yaml on 4 nodes, 8 ranks\n" in r.stdout
+    assert "job 101: run.yaml on 4 nodes, 8 ranks\nscript runs/it/job.sbatch, log runs/it/job-101.log; shoal status runs/it\n" in r.stdout
     assert "\nit  " in shoal("status").stdout and json.loads(shoal("status", "--json").stdout)["runs"][0]["job"] == "101"
     run(["bash", "-n", "runs/it/job.sbatch"])
     # What it was made by makes it again; --print writes nothing.
@@ -87,7 +87,8 @@ def test_script(work):
     # Another number of ranks than so many on each node; a chain requeues nothing; a log with a space and a per cent.
     assert "--ntasks=7" in options(submit("run.yaml", "-N", 2, "-n", 7, "--print").stdout)
     os.remove("sbatch.args")
-    submit("run.yaml", "--chain", 3, "--after", "9", "--set", "run.dir=a 100%")
+    r = submit("run.yaml", "--chain", 3, "--after", "9", "--set", "run.dir=a 100%")
+    assert "logs a 100%/blobs/job-101.log to a 100%/blobs/job-103.log;" in r.stdout, said(r)
     text = read("a 100%/blobs/job.sbatch")
     assert "--no-requeue" in options(text) and "--requeue" not in text.replace("--no-requeue", "")
     assert '--output="a 100%%/blobs/job-%j.log"' in options(text)
@@ -176,6 +177,7 @@ def test_array(work):
     assert re.findall(r"^(\d)\) set -- (\S+) \"\$@\" ;;$", text, re.M) == [
         (str(i + 1), f"runs/blobs-array/{n}.yaml") for i, n in enumerate(names)]
     assert text.splitlines()[-1] == 'exec shoal launch --requeue --allow-faults "$@"' and "6 elements" in r.stdout
+    assert "logs runs/blobs-array/job-101_1.log to runs/blobs-array/job-101_6.log;" in r.stdout, said(r)
     assert "period: 7" in read("runs/blobs-array/local-sgd-seed3.yaml") and "period" not in read("runs/blobs-array/sync-seed3.yaml")
     job = {"SLURM_JOB_ID": "107", "SLURM_ARRAY_JOB_ID": "101", "SLURM_CPUS_PER_TASK": "1",
            "PATH": f"{os.getcwd()}/bin:{os.path.dirname(program())}:/usr/bin:/bin"}
@@ -183,6 +185,8 @@ def test_array(work):
     shoal("train", "run.yaml", "-q", "--set", "run.seed=3", "--set", "run.epochs=1")
     (by_job,), (by_hand,) = glob.glob("runs/blobs-array/local-sgd-seed3/ckpt/*.h5"), glob.glob("runs/blobs/ckpt/*.h5")
     shoal("ckpt", "diff", by_job, by_hand)
+    r = shoal("launch", "runs/blobs", code=2)
+    assert "runs/blobs is the folder of a run: its run file is runs/blobs/run.yaml" in r.stderr, said(r)
     r = run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "7"}, code=2)
     assert "there is no element 7" in r.stderr
     rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.split("\n\n")[0].splitlines()[1:])}
@@ -332,7 +336,7 @@ def test_states(work):
         f.write("17|PENDING|N/A|AssocMaxJobsLimit\n15|PENDING|N/A|None\n13|PENDING|N/A|BeginTime\n")
     assert states()["killed"]["state"] == "queued"  # after NODE_FAIL
     table = shoal("status").stdout
-    assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         BeginTime$", table, re.M), table
+    assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         in < 3 min$", table, re.M), table
     assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
     assert re.search(r"^new .* 17         AssocMaxJob$", table, re.M) and "\nnew: job 17 waits: AssocMaxJobsLimit\n" in table, table
     with open("queue", "w") as f:  # their predecessor failed: they would wait for ever

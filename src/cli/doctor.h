@@ -61,6 +61,7 @@ typedef struct {
   int n;
   int64_t *best; /* [n] bytes per second of the fastest pair of each, in its slower direction; 0: none was measured */
   int64_t *latency; /* [n] nanoseconds one way of the quickest pair of each */
+  int64_t *load;    /* [n] of the nodes: shoal_doctor_load */
   int64_t *matrix;  /* [n][n] bytes per second from row to column; NULL in teams of more than SHOAL_DOCTOR_TABLE */
 } shoal_links;
 enum { SHOAL_DOCTOR_TABLE = 16 }; /* larger teams measure a ring instead of every pair */
@@ -73,6 +74,12 @@ void shoal_links_free(shoal_links *l);
 int shoal_doctor_rounds(int n); /* rounds in which a team of n measures; no member is in two pairs of a round */
 int shoal_doctor_peer(int n, int round, int member); /* with whom; -1: nobody */
 double shoal_doctor_median(const int64_t *x, int n); /* of the values above 0; 0 if none is */
+/** What this node had to do in the last minute, in percent of what its cores can do at once. */
+int64_t shoal_doctor_load(void);
+/** Whether a node that reaches `value`, where half of all reach `median` or more, is one to leave out.  One that has more to do than
+ *  its cores can is a note, unless it is so slow that this does not explain it. */
+extern const char shoal_doctor_busy[]; /* the cure of such a note */
+shoal_verdict shoal_doctor_judge_speed(double value, double median, int64_t load);
 /** Links of the nodes: who is far below the median, and whether the median is what the hardware should reach. */
 void shoal_doctor_judge_links(const shoal_links *l, const shoal_topo *t, double rated, bool told, shoal_findings *f);
 /** @param offset  [nodes] seconds by which each clock is ahead of that of node 0 */

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static shoal_finding *add(shoal_findings *f)
 {
@@ -133,21 +134,40 @@ double shoal_doctor_median(const int64_t *x, int n)
   return median;
 }
 
-/* Below SLOW of the median a node holds up all others.  Of the rated speed one stream over TCP reaches a third or more; a tenth
+int64_t shoal_doctor_load(void)
+{
+  double load = 0;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  if (getloadavg(&load, 1) != 1 || cores < 1) return 0;
+  return (int64_t)(100 * load / (double)cores);
+}
+
+/* Below SLOW of the median a node holds up all others. */
+shoal_verdict shoal_doctor_judge_speed(double value, double median, int64_t load)
+{
+  static const double SLOW = 0.5, SLOW_AND_BUSY = 0.2;
+  enum { FULL = 100 };
+  if (value <= 0 || value >= SLOW * median) return SHOAL_WELL;
+  return load > FULL && value >= SLOW_AND_BUSY * median ? SHOAL_NOTE : SHOAL_FAULT;
+}
+
+const char shoal_doctor_busy[] = "it has more to do than its cores can, so measure again when it is idle";
+
+/* Of the rated speed one stream over TCP reaches a third or more; a tenth
  * means that MPI goes through another network than the fast one. */
 void shoal_doctor_judge_links(const shoal_links *l, const shoal_topo *t, double rated, bool told, shoal_findings *f)
 {
-  static const double SLOW = 0.5, POOR = 0.3, WRONG = 0.1;
+  static const double POOR = 0.3, WRONG = 0.1;
   double median = shoal_doctor_median(l->best, l->n), latency = shoal_doctor_median(l->latency, l->n);
   if (median <= 0) return;
-  bool fault = false;
+  bool odd = false;
   for (int node = 0; node < l->n; node++) {
-    if (l->best[node] <= 0 || (double)l->best[node] >= SLOW * median) continue;
-    shoal_find(
-        f, "links", SHOAL_FAULT, node,
-        "no more than %.4g MB/s to or from any other node, where others have %.4g: its link, cable or port is slow",
-        (double)l->best[node] * 1e-6, median * 1e-6);
-    fault = true;
+    const shoal_verdict v = shoal_doctor_judge_speed((double)l->best[node], median, l->load[node]);
+    if (v == SHOAL_WELL) continue;
+    shoal_find(f, "links", v, node, "no more than %.4g MB/s to or from any other node, where others have %.4g: %s",
+               (double)l->best[node] * 1e-6, median * 1e-6,
+               v == SHOAL_FAULT ? "its link, cable or port is slow" : shoal_doctor_busy);
+    odd = true;
   }
   const double least = told ? 0.9 : WRONG;
   if (rated > 0 && median < least * rated)
@@ -158,8 +178,8 @@ void shoal_doctor_judge_links(const shoal_links *l, const shoal_topo *t, double 
   else if (rated > 0 && !told && median < POOR * rated)
     shoal_find(f, "links", SHOAL_NOTE, -1, "%.4g MB/s between nodes, of %.4g that their fastest interface is made for",
                median * 1e-6, rated * 1e-6);
-  else if (!fault)
-    shoal_find(f, "links", SHOAL_WELL, -1, "between nodes %.4g MB/s, %.3g us one way%s", median * 1e-6, latency * 1e-3,
+  else if (!odd)
+    shoal_find(f, "links", SHOAL_WELL, -1, "between nodes %.4g MB/s, %.4g us one way%s", median * 1e-6, latency * 1e-3,
                rated > 0 ? "" : "; what the hardware should reach is not known, --expect says it");
 }
 

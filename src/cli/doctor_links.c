@@ -256,6 +256,7 @@ void shoal_links_free(shoal_links *l)
 {
   free(l->best);
   free(l->latency);
+  free(l->load);
   free(l->matrix);
   *l = (shoal_links){ .n = 0 };
 }
@@ -327,11 +328,14 @@ static shoal_status between_nodes(shoal_world *w, const shoal_doctor_options *o,
   l->n = t->nodes;
   shoal_status st = SHOAL_ALLOC(n, &l->best);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &l->latency);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(n, &l->load);
   if (st == SHOAL_OK && n <= SHOAL_DOCTOR_TABLE) st = SHOAL_ALLOC(n * n, &l->matrix);
   SHOAL_TRY(shoal_group_agree(g, st));
+  l->load[shoal_world_place(w)->node] = shoal_doctor_load();
   SHOAL_TRY(run_team(w, true, buffer, l, &mine));
   SHOAL_TRY(shoal_group_max_i64(g, l->best, n));
   SHOAL_TRY(shoal_group_max_i64(g, l->latency, n));
+  SHOAL_TRY(shoal_group_max_i64(g, l->load, n));
   if (l->matrix) SHOAL_TRY(shoal_group_max_i64(g, l->matrix, n * n));
   SHOAL_TRY(shoal_group_max_i64(g, &rated, 1));
   if (shoal_world_rank(w) == 0)

@@ -283,21 +283,21 @@ static void open_gpus(int node, shoal_findings *f)
   }
 }
 
-/* @param speed, gpus, cores  [nodes] */
-static void judge_devices(const int64_t *speed, const int64_t *gpus, const int64_t *cores, const shoal_topo *t,
-                          shoal_findings *f)
+/* @param speed, gpus, cores, load  [nodes] */
+static void judge_devices(const int64_t *speed, const int64_t *gpus, const int64_t *cores, const int64_t *load,
+                          const shoal_topo *t, shoal_findings *f)
 {
-  static const double SLOW = 0.5;
   double median = shoal_doctor_median(speed, t->nodes);
   int64_t most = 0;
   for (int node = 0; node < t->nodes; node++) most = SHOAL_MAX(most, gpus[node]);
   for (int r = 0; r < t->size; r++) {
     const shoal_place *p = &t->places[r];
     if (p->local_rank) continue;
-    if (speed[p->node] > 0 && (double)speed[p->node] < SLOW * median)
-      shoal_find(f, "devices", SHOAL_FAULT, p->node,
-                 "%.3g GFLOP/s on a core, where others have %.3g: other load, heat, or a limit of power",
-                 (double)speed[p->node] * 1e-9, median * 1e-9);
+    const shoal_verdict v = shoal_doctor_judge_speed((double)speed[p->node], median, load[p->node]);
+    if (v != SHOAL_WELL)
+      shoal_find(f, "devices", v, p->node, "%.3g GFLOP/s on a core, where others have %.3g: %s",
+                 (double)speed[p->node] * 1e-9, median * 1e-9,
+                 v == SHOAL_FAULT ? "heat, a limit of power, or other load" : shoal_doctor_busy);
     if (gpus[p->node] < most)
       shoal_find(f, "devices", SHOAL_FAULT, p->node, "%lld GPU%s, where another node has %lld (nvidia-smi, dmesg)",
                  (long long)gpus[p->node], gpus[p->node] == 1 ? "" : "s", (long long)most);
@@ -313,7 +313,7 @@ shoal_status shoal_doctor_devices(shoal_world *w, shoal_findings *f)
   const shoal_place *p = shoal_world_place(w);
   int64_t *table = NULL;
   size_t n = (size_t)t->nodes;
-  SHOAL_TRY(shoal_group_agree(shoal_world_control(w), SHOAL_ALLOC(3 * n, &table)));
+  SHOAL_TRY(shoal_group_agree(shoal_world_control(w), SHOAL_ALLOC(4 * n, &table)));
   SHOAL_TRY(shoal_group_barrier(shoal_world_control(w)));
   if (p->local_rank == 0) {
     shoal_status st = measure_core(&table[p->node]);
@@ -321,9 +321,10 @@ shoal_status shoal_doctor_devices(shoal_world *w, shoal_findings *f)
     table[n + (size_t)p->node] = count_gpus();
     if (table[n + (size_t)p->node]) open_gpus(p->node, f);
     table[2 * n + (size_t)p->node] = p->cores;
+    table[3 * n + (size_t)p->node] = shoal_doctor_load();
   }
-  shoal_status st = shoal_group_max_i64(shoal_world_control(w), table, 3 * n);
-  if (st == SHOAL_OK && p->rank == 0) judge_devices(table, table + n, table + 2 * n, t, f);
+  shoal_status st = shoal_group_max_i64(shoal_world_control(w), table, 4 * n);
+  if (st == SHOAL_OK && p->rank == 0) judge_devices(table, table + n, table + 2 * n, table + 3 * n, t, f);
   free(table);
   return st;
 }

@@ -62,8 +62,9 @@ static const char *said(shoal_findings *f)
 
 static const char *links(int n, int64_t *best, double rated, bool told)
 {
+  static int64_t load[MOST] = { 300, 100, 101, 0 };
   int64_t latency[MOST];
-  shoal_links l = { .n = n, .best = best, .latency = latency };
+  shoal_links l = { .n = n, .best = best, .latency = latency, .load = load };
   shoal_findings f = { .n = 0 };
   for (int i = 0; i < n; i++) latency[i] = 30000;
   shoal_doctor_judge_links(&l, nodes(n), rated, told, &f);
@@ -77,6 +78,13 @@ static void slow_links(void)
   CHECK_HAS(text, "FAULT 2 no more than 2.5 MB/s to or from any other node, where others have 24");
   CHECK_LACKS(text, "FAULT 0");
   CHECK_LACKS(text, "ok");
+  mb[2] = 6000000; /* with more to do than its cores can */
+  CHECK_STR(links(4, mb, 0, false),
+            "note 2 no more than 6 MB/s to or from any other node, where others have 24: it has "
+            "more to do than its cores can, so measure again when it is idle\n");
+  mb[1] = 6000000;
+  CHECK_HAS(links(4, mb, 0, false), "FAULT 1 no more than 6 MB/s", "its cores can do that");
+  mb[1] = 25000000;
   mb[2] = 13000000;
   CHECK_STR(
       links(4, mb, 0, false),

@@ -314,11 +314,28 @@ static shoal_status find_costs(shoal_world *w, const settings *s, shoal_costs *o
   return SHOAL_OK;
 }
 
+/* By the costs of messages; a sum that is not timed, and rounds that begin while --seconds are not over. */
+static double expected_s(shoal_world *w, const settings *s, const shoal_costs *costs)
+{
+  enum { LEAST_ROUNDS = 3 };
+  double all = 0;
+  for (size_t i = 0; i < s->n_sizes; i++) {
+    const contest c = { .w = w, .s = s, .costs = costs, .n = s->sizes[i] };
+    double round = 0;
+    for (int a = FIRST; a <= LAST; a++)
+      if (takes_part(&c, a)) round += model_of(&c, a);
+    const double rounds = round > 0 ? SHOAL_MAX(LEAST_ROUNDS, ceil(s->seconds / round)) : LEAST_ROUNDS;
+    all += (1 + SHOAL_MIN(rounds, ROUNDS_MAX)) * round * (s->beside > 0 ? 2 + s->beside : 1);
+  }
+  return all;
+}
+
 const shoal_verb_help shoal_bench_comm_help = {
   "shoal bench comm [options]",
   "Time of a sum over all ranks, by each algorithm, and of a broadcast; the sum that auto selects is marked.  Start it "
   "like "
-  "a run.",
+  "a run.\n"
+  "It says first how long it will take: minutes where links are slow.",
   flags,
   0,
   0,
@@ -338,13 +355,20 @@ static shoal_status run(const shoal_args *a, shoal_status parsed)
   SHOAL_TRY(shoal_world_open(&o, &w));
   const shoal_topo *t = shoal_world_topo(w);
   if (!s.json && shoal_world_rank(w) == 0) {
-    printf("%d ranks on %d nodes%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size, t->nodes,
-           t->pretended ? " (pretended)" : "", shoal_wire_name(s.wire), (long long)s.together);
+    printf("%d rank%s on %d node%s%s, %s on the wire, %lld at a time; times of the slowest rank\n", t->size,
+           t->size == 1 ? "" : "s", t->nodes, t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "",
+           shoal_wire_name(s.wire), (long long)s.together);
+    fflush(stdout);
   }
   shoal_status st = find_costs(w, &s, &costs);
-  if (st == SHOAL_OK && !s.json && shoal_world_rank(w) == 0)
+  char takes[32];
+  if (st == SHOAL_OK && !s.json && shoal_world_rank(w) == 0) {
+    printf("%zu size%s, about %s in all; --sizes and --seconds make it less\n", s.n_sizes, s.n_sizes == 1 ? "" : "s",
+           shoal_format_seconds(SHOAL_MAX(expected_s(w, &s, &costs), 1), takes, sizeof takes));
     printf("%9s   %-17s %11s %11s %11s %7s %11s %13s %11s%s\n", "KiB (f32)", "algorithm", "median ms", "best ms",
            "model ms", "rounds", "bus MB/s", "node sends MB", "link MB/s", s.beside > 0 ? "  exposed ms    share" : "");
+    fflush(stdout);
+  }
   for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, &costs, s.sizes[i]);
   shoal_error_report(st);
   if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_error_exit_code(st));

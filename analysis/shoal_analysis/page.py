@@ -31,9 +31,9 @@ def number(value: Any) -> str:
     x = float(value)
     if not math.isfinite(x):
         return "–" if math.isnan(x) else "∞"
-    if x == int(x) and abs(x) < 1e15:
-        return f"{int(x):,}".replace(",", "\u202f")
-    return f"{x:.4g}" if abs(x) < 1e4 else f"{x:,.0f}".replace(",", "\u202f")
+    if abs(x) < 1e4:
+        return f"{x:.0f}" if x == int(x) else f"{x:.4g}"
+    return f"{x:,.0f}".replace(",", "\u202f")
 
 
 def csv_link(table: Any, name: str) -> str:

@@ -341,6 +341,10 @@ const char *shoal_format_seconds(double seconds, char *buf, size_t cap)
     snprintf(buf, cap, "unknown");
     return buf;
   }
+  if (size == 0) {
+    snprintf(buf, cap, "0 s");
+    return buf;
+  }
   for (size_t i = 0; i < SHOAL_COUNT(small); i++)
     if (size < small[i].below) {
       double value = seconds * small[i].per_second;

@@ -295,10 +295,23 @@ static uint64_t count_of(const facts *f, shoal_split split, int64_t c, size_t *a
   return *at < l->distinct && l->all[*at].value == c ? l->all[*at].count[split] : 0;
 }
 
+/* Samples that can only be predicted are stored with one class, which is none. */
+static bool has_labels(const facts *f)
+{
+  return f->info->classes != 1 || !f->stored.class_names || strcmp(f->stored.class_names, SHOAL_LABELS_NONE) != 0;
+}
+
+static const char *classes_text(const facts *f, char *buf, size_t cap)
+{
+  if (!has_labels(f)) return "no labels";
+  snprintf(buf, cap, "%" PRId64 " class%s", f->info->classes, f->info->classes == 1 ? "" : "es");
+  return buf;
+}
+
 static void print_histogram(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  if (i->kind == SHOAL_DATA_TEXT) return;
+  if (i->kind == SHOAL_DATA_TEXT || !has_labels(f)) return;
   int64_t shown = SHOAL_MIN(i->classes, (int64_t)SHOWN);
   size_t train = 0, test = 0;
   fprintf(out, "\n%8s %12s %12s\n", "class", "train", "test");
@@ -340,10 +353,11 @@ static void print_scale(const facts *f, const char *note, FILE *out)
 static void print_table(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  char shape[96], amount[32], text[1024], path[1024], word[SHOAL_WORD];
-  fprintf(out, "%s\n  kind      %s, %" PRId64 " class%s\n  sample    %s %s\n  source    %s\n",
-          shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind], i->classes,
-          i->classes == 1 ? "" : "es", type_name(i), shoal_data_shape_text(&i->sample, shape, sizeof shape),
+  char shape[96], amount[32], text[1024], path[1024], word[SHOAL_WORD], classes[32];
+  fprintf(out, "%s\n  kind      %s, %s\n  sample    %s %s\n  source    %s\n",
+          shoal_show(shoal_dataset_path(f->d), path, sizeof path), kinds[i->kind],
+          classes_text(f, classes, sizeof classes), type_name(i),
+          shoal_data_shape_text(&i->sample, shape, sizeof shape),
           i->source[0] ? shoal_show(i->source, text, sizeof text) : "not stored");
   fprintf(out, "  checksum  %08" PRIx32 "%s\n", f->checksum,
           !f->stored.has_checksum ? " (none stored)"
@@ -376,9 +390,9 @@ static void print_table(const facts *f, FILE *out)
 static void print_whole(const facts *f, size_t files, FILE *out)
 {
   const shoal_data_info *i = f->info;
-  char shape[96], amount[32];
-  fprintf(out, "%zu files as one data set\n  kind      %s, %" PRId64 " class%s\n  sample    %s %s\n", files,
-          kinds[i->kind], i->classes, i->classes == 1 ? "" : "es", type_name(i),
+  char shape[96], amount[32], classes[32];
+  fprintf(out, "%zu files as one data set\n  kind      %s, %s\n  sample    %s %s\n", files, kinds[i->kind],
+          classes_text(f, classes, sizeof classes), type_name(i),
           shoal_data_shape_text(&i->sample, shape, sizeof shape));
   fprintf(out, "\n%8s %12s %12s\n", "split", "samples", "size");
   for (int s = 0; s < 2; s++)

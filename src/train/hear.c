@@ -236,10 +236,10 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command, &more);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);
-  shoal_info("to stop with a checkpoint: %s; allow %s steps%s%s and at least %s%s%s", command.text,
+  shoal_info("to stop with a checkpoint: %s; allow %s steps%s%s%s, and %s to save%s", command.text,
              format_stop_steps(s, "up to ", steps, sizeof steps), *step ? " of " : "", step,
-             shoal_format_seconds(2 * save_estimate_s(s), lead, sizeof lead),
-             *step ? ", as the start before this one took, on its ranks" : "", more);
+             *step ? ", as the start before this one took, on its ranks" : "",
+             shoal_format_seconds(SHOAL_MAX(2 * save_estimate_s(s), 1), lead, sizeof lead), more);
   shoal_str_free(&command);
   return SHOAL_OK;
 }

@@ -135,7 +135,7 @@ void shoal_session_report_start(const shoal_session *s)
              r->backend->card ? r->backend->card : "", chosen);
   tell_of_threads(s);
   tell_of_sharing(t);
-  shoal_info("%zu parameters, %.3g multiply-accumulates per sample", s->run.model->weights,
+  shoal_info("%zu parameters, %.0f multiply-accumulates per sample", s->run.model->weights,
              shoal_model_macs(s->run.model));
   uint64_t rest = d->n[SHOAL_TRAIN] % s->data.global_batch;
   shoal_info("%llu training and %llu test samples; global batch %llu, %llu steps per epoch%s",

@@ -223,7 +223,8 @@ def test_like(tmp_path):
     assert '"B", is taken for "b" of base.h5: they differ only in capitals' in load("a,B \n0.5,1\n", *like).stderr
     assert "t.csv has no header that names its columns: they are taken in the order of base.h5" in load("0.5,1\n", *like).stderr
     assert_one_error(load("a,b\n0.5,\n", "--label", "none", code=7), "--like RUN --missing mean fills such fields with the mean that the model")
-    assert "--like RUN takes that of what the model" in load("a,b\n1,\n3,2\n", "--label", "none", "--missing", "mean").stderr
+    r = load("a,b\n1,\n3,2\n", "--label", "none", "--missing", "mean")
+    assert "--like RUN takes that of what the model" in r.stderr and "features, no labels\n" in r.stdout and " class" not in r.stdout, r.stdout
     assert_one_error(run([program(), "data", "import", "npy", "x.npy", "--like", "base.h5", "-o", "t.h5"], base=PLAIN_ENV, code=2), "--like does nothing for npy")
     assert_one_error(load("a,b\n1,2\n", "--like", "t.csv", code=7), "t.csv is a CSV file")
     with open("m.onnx", "wb") as f:

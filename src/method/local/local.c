@@ -32,7 +32,7 @@ static const shoal_option options[] = {
     "Number of chunks; 0: one for each stage, at most 4 stages where the ranks can be divided so.", "shoal",
     .when = "method.form=chunked" },
   { "method.cut", SHOAL_OPT_INTS, "", "units", "[1,inf)",
-    "First unit of the second, third, … chunk. None: by method.balance.", "shoal", .when = "method.form=chunked" },
+    "First unit of each chunk but the first. None: by method.balance.", "shoal", .when = "method.form=chunked" },
   { "method.balance", SHOAL_OPT_ENUM, "counted", NULL, "counted|measured",
     "Cost that chunks share equally: counted, the same in every run, or measured on rank 0 at the start.", "shoal",
     .when = "method.form=chunked" },

@@ -252,9 +252,8 @@ const shoal_method shoal_method_swarm = {
       "slightly better accuracy.  A partner answers between two primitives of its own compute, so no rank waits\n"
       "for a slow one; ranks meet only to evaluate, to save and to stop.  The evaluated model is the mean over\n"
       "all ranks, with recomputed batch-norm statistics.",
-  .source =
-      "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates,\n"
-      "        NeurIPS 2021",
+  .source = "Nadiradze, Sabour, Davies, Li, Alistarh, Asynchronous Decentralized SGD with Quantized and Local Updates, "
+            "NeurIPS 2021",
   .memory = "each rank's own weights and state; only their mean is kept",
   .options = options,
   .state_size = sizeof(swarm_state),

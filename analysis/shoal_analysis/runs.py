@@ -524,7 +524,8 @@ def load(*patterns: str, attempt: Optional[int] = None, program: str = "shoal") 
     for pattern in patterns:
         paths = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
         if not paths:
-            raise RunError(f"{pattern}: there is no run folder of this name")
+            meant = f"; did you mean runs/{pattern}?" if os.path.isdir(os.path.join("runs", pattern)) else ""
+            raise RunError(f"{pattern}: there is no run folder of this name{meant}")
         for path in paths:
             try:
                 runs += _below(path, attempt, program)

@@ -159,7 +159,13 @@ const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING])
 {
   char here[SHOAL_DANGLING - 64], shown[sizeof here];
   if (*shoal_dangling(path, buf) || path[0] == '/' || !getcwd(here, sizeof here)) return buf;
-  snprintf(buf, SHOAL_DANGLING, " (from the working folder, %s)", shoal_show(here, shown, sizeof shown));
+  char *run = shoal_path_join("runs", path);
+  const bool is_run = shoal_path_exists(run);
+  free(run);
+  if (is_run)
+    snprintf(buf, SHOAL_DANGLING, " (did you mean runs/%s?)", shoal_show(path, shown, sizeof shown));
+  else
+    snprintf(buf, SHOAL_DANGLING, " (from the working folder, %s)", shoal_show(here, shown, sizeof shown));
   return buf;
 }
 

@@ -55,7 +55,7 @@ enum { SHOAL_DANGLING = 320 };
  *  path is relative to it; else "". */
 bool shoal_working_folder_gone(void); /* it was removed, so no relative path leads anywhere */
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
-/** Of a path that is not there: the same, or where a relative one begins, " (from the working folder, DIR)". */
+/** Of a path that is not there: the same, or that "runs/PATH" is, or where a relative one begins, " (from the working folder, DIR)". */
 const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING]);
 /** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */
 shoal_status shoal_io_fault(const char *verb, const char *path, int error);

@@ -38,6 +38,7 @@ CASES = (  # command, exit code, words of its one error line
     ("topo --xml junk", 7, "cannot load junk: hwloc takes XML files"),
     ("topo --env none.env", 7, "cannot read none.env: No such file"),
     ("topo --env tasks.env", 2, 'tasks.env: SLURM_STEP_NUM_TASKS is "-3"'),
+    ("trace show one", 7, "there is no such file (did you mean runs/one?)"),
     ("trace show junk", 7, "not an HDF5 file"),
     ("trace export junk -o out.json", 7, "not an HDF5 file"),
     ("trace show glyphs.h5", 7, "glyphs.h5 is not a Shoal trace"),

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "config/option_impl.h"
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -53,6 +54,13 @@ static bool in_range(const shoal_option *o, double value)
 {
   bounds b = option_bounds(o);
   return (b.low_open ? value > b.low : value >= b.low) && (b.high_open ? value < b.high : value <= b.high);
+}
+
+/* Where numbers are computed with, 1e-50 would be 0, and 0.9999999999 would be 1. */
+static bool fits_32_bits(const shoal_option *o, double value)
+{
+  const double f = (float)value;
+  return (f != 0) == (value != 0) && isfinite(f) && in_range(o, f);
 }
 
 bool shoal_option_choice(const shoal_option *o, size_t i, char *buf, size_t cap)
@@ -115,7 +123,8 @@ static bool parse_item(shoal_value *v, size_t i)
     return shoal_parse_i64(text, &v->ints[i]) == SHOAL_OK && in_range(o, (double)v->ints[i]);
   case SHOAL_OPT_FLOAT:
   case SHOAL_OPT_FLOATS:
-    return shoal_parse_f64(text, &v->floats[i]) == SHOAL_OK && in_range(o, v->floats[i]);
+    return shoal_parse_f64(text, &v->floats[i]) == SHOAL_OK && in_range(o, v->floats[i]) &&
+           fits_32_bits(o, v->floats[i]);
   case SHOAL_OPT_PERIOD:
     if (o->range && is_one_of(o->range, text)) {
       v->period = (shoal_period){ HUGE_VAL, SHOAL_PER_NEVER };
@@ -197,6 +206,31 @@ static bool add_off(shoal_str *s, const shoal_option *o, const char *text)
   return true;
 }
 
+/* Appends why a number that is within the range is not taken. */
+static void add_why(shoal_str *s, const shoal_option *o, const char *text)
+{
+  double value;
+  bool whole = o->type == SHOAL_OPT_INT || o->type == SHOAL_OPT_INTS;
+  if (!whole && o->type != SHOAL_OPT_FLOAT && o->type != SHOAL_OPT_FLOATS) return;
+  if (shoal_parse_f64(text, &value) != SHOAL_OK || !in_range(o, value)) return;
+  if (whole && value >= 0x1p63) shoal_str_add(s, ", and the largest integer is %" PRId64, INT64_MAX);
+  if (whole) return;
+  const double f = (float)value;
+  shoal_str_add(s, ", which is %g as a 32-bit float (%s)", f,
+                f == 0 || isinf(f) ? "these hold 1.4e-45 to 3.4e38" : "these hold 7 digits");
+}
+
+/* The integer that "1e3" and "64.0" stand for, or false. */
+static bool find_integer(const shoal_option *o, const char *text, int64_t *out)
+{
+  double value;
+  if ((o->type != SHOAL_OPT_INT && o->type != SHOAL_OPT_INTS) || shoal_parse_f64(text, &value) != SHOAL_OK)
+    return false;
+  if (!(fabs(value) < 1e15) || value != floor(value) || !in_range(o, value)) return false;
+  *out = (int64_t)value;
+  return true;
+}
+
 /* Fails with "run.yaml:7:9: optim.lr is "abc": must be a number in (0,inf), for example 0.1". */
 static shoal_status value_fault(const shoal_value *v, const char *text, size_t item, const place *at)
 {
@@ -205,7 +239,9 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
   shoal_option_add_place(&s, at->origin, at->line, at->column);
   shoal_str_add(&s, "%s ", o->name);
   if (item) shoal_str_add(&s, "item %zu ", item);
-  shoal_str_add(&s, "is \"%s\": must be ", text);
+  shoal_str_add(&s, "is \"%s\"", text);
+  add_why(&s, o, text);
+  shoal_str_add(&s, ": must be ");
   shoal_option expected = *o;
   if (item) expected.type = item_type(o);
   shoal_option_describe(&expected, &s);
@@ -216,8 +252,11 @@ static shoal_status value_fault(const shoal_value *v, const char *text, size_t i
     choices[n] = storage[n];
   const char *near = shoal_nearest(text, choices, n);
   bool is_path = expected.type == SHOAL_OPT_PATH || expected.type == SHOAL_OPT_PATHS;
+  int64_t integer;
   if (near)
     shoal_str_add(&s, "; did you mean %s?", near);
+  else if (find_integer(o, text, &integer))
+    shoal_str_add(&s, "; write %" PRId64, integer);
   else if (is_path && !*text && at->line)
     shoal_str_add(&s, "; a lone ~ means nothing in YAML: write ~/ for the home folder");
   else if (!add_off(&s, o, text) && n == 0 && !item && o->default_text && *o->default_text)

@@ -114,7 +114,8 @@ static shoal_status read_scale(shoal_dataset *d)
   }
   for (size_t i = 0; i < d->scales; i++)
     if (!isfinite(d->mean[i]) || !isfinite(d->std[i]) || d->std[i] <= 0) {
-      ignore(d, both, "%g and %g of channel %zu cannot normalise anything", d->mean[i], d->std[i], i);
+      ignore(d, both, "%g and %g of %s %zu cannot normalise anything", d->mean[i], d->std[i],
+             d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", i);
       drop_scale(d);
     }
   return SHOAL_OK;

@@ -273,14 +273,14 @@ static void list_untrained(const shoal_labels *l, shoal_str *out)
   add_range(l, next, shoal_labels_classes(l) - 1, &ranges, out);
 }
 
-/* The same of classes that are trained and not tested. */
-static void list_untested(const shoal_labels *l, shoal_str *out)
+/* The same of classes that split `with` has and `without` has not. */
+static void list_one_sided(const shoal_labels *l, shoal_split with, shoal_split without, shoal_str *out)
 {
   int64_t first = 0, last = -1;
   int ranges = 0;
   for (size_t i = 0; i < l->distinct; i++) {
     const shoal_label *v = &l->all[i];
-    if (!is_class(l, v->value) || !v->count[SHOAL_TRAIN] || v->count[SHOAL_TEST]) continue;
+    if (!is_class(l, v->value) || !v->count[with] || v->count[without]) continue;
     if (v->value != last + 1 || last < first) {
       add_range(l, first, last, &ranges, out);
       first = v->value;
@@ -329,12 +329,14 @@ static size_t add_split(const shoal_labels *l, shoal_str *out)
 {
   int64_t untrained = count_missing(l, SHOAL_TRAIN, SHOAL_TEST), untested = count_missing(l, SHOAL_TEST, SHOAL_TRAIN);
   size_t lines = 0;
-  if (untrained && ++lines)
-    shoal_str_add(out, "%" PRId64 " class%s in the test split only: was the file sorted by label when it was cut?\n",
-                  untrained, untrained > 1 ? "es are" : " is");
+  if (untrained && ++lines) {
+    shoal_str_add(out, "%" PRId64 " class%s in the test split only (", untrained, untrained > 1 ? "es are" : " is");
+    list_one_sided(l, SHOAL_TEST, SHOAL_TRAIN, out);
+    shoal_str_add(out, "): was the file sorted by label when it was cut?\n");
+  }
   if (untested && ++lines) {
     shoal_str_add(out, "%" PRId64 " class%s no test sample (", untested, untested > 1 ? "es have" : " has");
-    list_untested(l, out);
+    list_one_sided(l, SHOAL_TRAIN, SHOAL_TEST, out);
     shoal_str_add(out, ")\n");
   }
   return lines;

@@ -361,6 +361,28 @@ static void warn_of_split(shoal_h5 file, const char *path, const shoal_data_name
                path, s.found, m->x[0]);
 }
 
+/* "sample_weight", "train/weights": as many factors as samples or classes. */
+static void visit_weights(void *context, const char *name)
+{
+  split_search *s = context;
+  const char *last = strrchr(name, '/');
+  last = last ? last + 1 : name;
+  bool tells = strcmp(last, "weight") == 0 || strcmp(last, "weights") == 0 || strstr(last, "sample_weight") ||
+               strstr(last, "class_weight");
+  if (tells && !s->found[0] && shoal_h5_is_data_set(s->file, name))
+    snprintf(s->found, sizeof s->found, "/%.200s", name);
+}
+
+static void warn_of_weights(shoal_h5 file, const char *path)
+{
+  split_search s = { .file = file };
+  shoal_error ignored;
+  if (shoal_h5_list(file, visit_weights, &s) != SHOAL_OK) shoal_error_take(&ignored);
+  if (s.found[0])
+    shoal_warn("%s: %s may weigh samples or classes, and is not read: each sample counts as much as any other", path,
+               s.found);
+}
+
 static bool is_there(const arrays *a, const char *name)
 {
   return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name) || is_dangling(a, name);
@@ -432,12 +454,14 @@ shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal
   arrays found = { .file = file, .path = path, .list = list };
   if (match_ours(&found, out)) {
     SHOAL_TRY(check_ours(&found, out));
+    if (!out->text) warn_of_weights(file, path);
   } else {
     *out = (shoal_data_names){ .foreign = true };
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
     SHOAL_TRY(match_foreign(&found, path, alone, out));
     if (alone) shoal_data_tell_match(path, out);
     if (!out->text) warn_of_split(file, path, out);
+    if (!out->text) warn_of_weights(file, path);
   }
   return check_chosen(file, path, out);
 }

@@ -246,19 +246,27 @@ void shoal_data_overall(size_t n, const double *mean, const double *std, double 
   *std_out = square > sum * sum ? sqrt(square - sum * sum) : 1;
 }
 
-static bool is_constant(const shoal_data_stats *t, size_t group)
+bool shoal_data_stats_is_constant(const shoal_data_stats *t, size_t group, double *value)
 {
   size_t values = 0;
-  if (t->x_bytes > 1) return t->extremes[group].value == t->extremes[t->groups + group].value;
-  for (size_t v = 0; v < BYTES; v++) values += t->counts[group * BYTES + v] > 0;
+  if (t->x_bytes > 1) {
+    *value = t->extremes[group].value;
+    return *value == t->extremes[t->groups + group].value;
+  }
+  for (size_t v = 0; v < BYTES; v++) {
+    if (t->counts[group * BYTES + v] == 0) continue;
+    *value = (double)v;
+    values++;
+  }
   return values == 1;
 }
 
 size_t shoal_data_stats_constant(const shoal_data_stats *t, size_t *first)
 {
   size_t found = 0;
+  double value;
   for (size_t g = 0; g < t->groups; g++)
-    if (is_constant(t, g) && found++ == 0) *first = g;
+    if (shoal_data_stats_is_constant(t, g, &value) && found++ == 0) *first = g;
   return found;
 }
 

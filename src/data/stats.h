@@ -47,6 +47,8 @@ size_t shoal_data_stats_warn(const shoal_data_stats *t, const char *path, const 
 uint32_t shoal_data_checksum(const uint32_t crc[4]); /* train x, train y, test x, test y */
 /** One mean and std over all of n groups. */
 void shoal_data_overall(size_t n, const double *mean, const double *std, double *mean_out, double *std_out);
+/** Whether a group holds one value alone, and that value. */
+bool shoal_data_stats_is_constant(const shoal_data_stats *t, size_t group, double *value);
 /** How many groups hold one value alone, and the first of them. */
 size_t shoal_data_stats_constant(const shoal_data_stats *t, size_t *first);
 #endif

@@ -104,8 +104,10 @@ static shoal_status read_entry(shoal_given *g, const char *name, const json_t *e
   shoal_given_tensor t = { .name = name, .ndim = (int)json_array_size(shape), .count = 1 };
   if (!type || !json_is_array(shape) || json_array_size(shape) > SHOAL_COUNT(t.dim) || json_array_size(at) != 2)
     return damaged(g, "dtype, shape or data_offsets is missing or malformed for ", name);
-  SHOAL_CHECK(find_type(type, &t.bytes, &t.bfloat), SHOAL_ERR_UNSUPPORTED,
-              "%s: %s is of type %s; F64, F32, F16 and BF16 are read", g->path, name, type);
+  bool known = find_type(type, &t.bytes, &t.bfloat), packed = t.ndim >= 2 && type[1] == '8'; /* not a counter */
+  SHOAL_CHECK(known && !packed, SHOAL_ERR_UNSUPPORTED,
+              "%s: %s is of type %s; F64, F32, F16 and BF16 are read: export the model without quantisation", g->path,
+              name, type);
   if (t.bytes == 0) return SHOAL_OK;
   bool fits = true;
   uint64_t bytes;

@@ -39,7 +39,9 @@ typedef struct {
   double *mean, *std; /* [groups] computed over the training split */
   size_t groups;
   size_t constant, first_constant; /* groups that hold one value alone, and the first of them */
-  char scales[160];                /* how the test split is scaled otherwise than the training split, or "" */
+  size_t frozen, first_frozen;     /* features that vary in the test split alone */
+  char where[48];                  /* which of them is scaled otherwise; "" for all together */
+  char scales[256];                /* how the test split is scaled otherwise than the training split, or "" */
   uint64_t not_finite;
   char first_bad[256];           /* "nan in sample 7 of /train/x, feature 2" */
   uint64_t shared, first_shared; /* test samples that the training split has, too; the first of them */
@@ -201,20 +203,48 @@ static void warn_of_marks(const facts *f, shoal_split split, const shoal_data_st
                               f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature");
 }
 
-/* Samples of both splits must be scaled alike: one that was divided by 255 beside one that was not looks like another world. */
+/* A feature that training never sees change keeps the weights that were drawn for it, and a test that does moves outputs. */
+static void find_frozen(facts *f, const shoal_data_stats *train, const shoal_data_stats *test)
+{
+  for (size_t g = 0; g < f->groups && f->info->n[SHOAL_TEST]; g++) {
+    double value, other;
+    if (!shoal_data_stats_is_constant(train, g, &value)) continue;
+    if (shoal_data_stats_is_constant(test, g, &other) && other == value) continue;
+    if (f->frozen++ == 0) f->first_frozen = g;
+  }
+}
+
+/* Samples of both splits must be scaled alike: one that was divided by 255 beside one that was not looks like another world,
+ * and so does one feature in other units.  A feature that is mostly 0 varies less in a small split by chance. */
 static shoal_status compare_scales(facts *f, const shoal_data_stats *train, const shoal_data_stats *test)
 {
   enum { FAR = 8, FEW = 10 };
-  double *all, here[2], there[2];
-  if (train->not_finite || test->not_finite || f->info->n[SHOAL_TEST] < FEW) return SHOAL_OK;
-  SHOAL_TRY(SHOAL_ALLOC(2 * test->groups, &all));
-  shoal_data_stats_result(test, all, all + test->groups);
-  shoal_data_overall(test->groups, all, all + test->groups, &there[0], &there[1]);
-  free(all);
+  double *mean, *std, here[2], there[2], value;
+  if (train->not_finite || test->not_finite) return SHOAL_OK;
+  find_frozen(f, train, test);
+  if (f->info->n[SHOAL_TEST] < FEW) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(2 * test->groups, &mean));
+  std = mean + test->groups;
+  shoal_data_stats_result(test, mean, std);
+  shoal_data_overall(test->groups, mean, std, &there[0], &there[1]);
   shoal_data_overall(f->groups, f->mean, f->std, &here[0], &here[1]);
-  if (fabs(here[0] - there[0]) > FAR * here[1] || here[1] > FAR * there[1] || there[1] > FAR * here[1])
-    snprintf(f->scales, sizeof f->scales, "mean %.4g and standard deviation %.4g, /%.40s %.4g and %.4g", there[0],
-             there[1], f->stored.x[SHOAL_TRAIN], here[0], here[1]);
+  bool far = fabs(here[0] - there[0]) > FAR * here[1] || here[1] > FAR * there[1] || there[1] > FAR * here[1];
+  size_t unlike = 0, first = 0;
+  for (size_t g = 0; g < f->groups; g++) {
+    if (shoal_data_stats_is_constant(train, g, &value) || shoal_data_stats_is_constant(test, g, &value)) continue;
+    if (fabs(f->mean[g] - mean[g]) <= FAR * f->std[g] && std[g] <= FAR * f->std[g]) continue;
+    if (unlike++ == 0) first = g;
+  }
+  if (unlike > 0 && unlike < f->groups) {
+    snprintf(f->where, sizeof f->where, " in %s %zu", f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature",
+             first);
+    there[0] = mean[first], there[1] = std[first];
+    here[0] = f->mean[first], here[1] = f->std[first];
+  }
+  if (far || unlike)
+    snprintf(f->scales, sizeof f->scales, "mean %.4g and standard deviation %.4g%s, /%.40s %.4g and %.4g", there[0],
+             there[1], f->where, f->stored.x[SHOAL_TRAIN], here[0], here[1]);
+  free(mean);
   return SHOAL_OK;
 }
 
@@ -548,8 +578,19 @@ static void warn_of_unlike(const facts *f)
 
 static void warn_of_scales(const facts *f)
 {
+  char more[48];
   if (f->scales[0])
-    shoal_warn("%s: /%s has %s: are both scaled alike?", shoal_dataset_path(f->d), f->stored.x[SHOAL_TEST], f->scales);
+    shoal_warn("%s: /%s has %s: are both scaled alike%s?", shoal_dataset_path(f->d), f->stored.x[SHOAL_TEST], f->scales,
+               f->where[0] ? ", in the same units" : "");
+  if (f->frozen) {
+    const char *part = f->info->kind == SHOAL_DATA_IMAGES ? "channel" : "feature";
+    snprintf(more, sizeof more, ", and so for %zu more", f->frozen - 1);
+    shoal_warn(
+        "%s: %s %zu is %.6g in all of /%s and not in /%s%s: its weights are never trained, but count there; leave it "
+        "out",
+        shoal_dataset_path(f->d), part, f->first_frozen, f->mean[f->first_frozen], f->stored.x[SHOAL_TRAIN],
+        f->stored.x[SHOAL_TEST], f->frozen > 1 ? more : "");
+  }
 }
 
 /* One file; `j` is NULL for a table. */

@@ -23,8 +23,9 @@ static bool has_word(const shoal_config *c, const char *option, const char *word
 static shoal_status refuse_drop(const shoal_session *s, uint64_t n, uint64_t p)
 {
   char cure[64] = "use fewer ranks";
-  if (shoal_config_given(s->world.config, "data.global_batch"))
-    snprintf(cure, sizeof cure, "data.global_batch to at most %llu", (unsigned long long)n);
+  const uint64_t most = shoal_session_strided(s) ? n / p * p : n; /* each rank has a batch of its own */
+  if (shoal_config_int(s->world.config, "data.global_batch") && most)
+    snprintf(cure, sizeof cure, "data.global_batch to at most %llu", (unsigned long long)most);
   else if (n >= p)
     snprintf(cure, sizeof cure, "data.batch to at most %llu", (unsigned long long)(n / p));
   return SHOAL_FAIL(SHOAL_ERR_USAGE,

@@ -42,6 +42,17 @@ shoal_status shoal_session_build_model(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* Says whose memory it was that there is too little of. */
+static shoal_status name_size(const shoal_session *s, shoal_status st)
+{
+  if (st != SHOAL_ERR_MEM) return st;
+  return shoal_error_prefix(st,
+                            "model %s with a batch of %llu samples per rank (data.%s) needs more memory than there is, "
+                            "make one of them smaller: ",
+                            s->model.whole->name, (unsigned long long)s->data.own_batch,
+                            shoal_config_int(s->world.config, "data.global_batch") ? "global_batch" : "batch");
+}
+
 shoal_status shoal_session_share_gradients(shoal_session *s)
 {
   const shoal_outline *o = &s->model.outline;
@@ -49,7 +60,7 @@ shoal_status shoal_session_share_gradients(shoal_session *s)
   size_t bytes = SHOAL_MAX(o->model->weights, o->gradients) * sizeof(float);
   if (o->own_gradients) return SHOAL_OK;
   shoal_status st = r->backend->ops->alloc(r->backend, shoal_group_memory_kind(r->all), bytes, &s->model.gradients);
-  SHOAL_TRY(shoal_group_agree(r->all, st));
+  SHOAL_TRY(shoal_group_agree(r->all, name_size(s, st)));
   return shoal_group_register(r->all, &s->model.gradients);
 }
 
@@ -62,15 +73,17 @@ static shoal_status plan_last_batch(shoal_session *s, uint64_t left)
   return shoal_plan_last_batch(&s->model.form, count, r->steps_per_epoch == 1);
 }
 
-/* Plans for a full batch and for the epoch's last one, created now so that a batch the model cannot take (one sample
+/* Plans for a full batch (of no more samples than there are) and for the epoch's last one, created now so that a batch the model cannot take (one sample
  * under batch norm) is refused before step 1 and not at the end of the first epoch. */
 static shoal_status open_plans(shoal_session *s)
 {
   shoal_run *r = &s->run;
-  uint64_t first, count = r->global_batch;
-  if (!shoal_session_strided(s)) shoal_share_of(r->global_batch, r->share_rank, r->share_size, &first, &count);
+  uint64_t first, most = r->global_batch, n = shoal_loader_samples(s->data.train);
+  if (s->world.choice.last == SHOAL_LAST_SHORT) most = SHOAL_MIN(most, SHOAL_MAX(n, 2 * (uint64_t)r->share_size));
+  uint64_t count = most;
+  if (!shoal_session_strided(s)) shoal_share_of(most, r->share_rank, r->share_size, &first, &count);
   SHOAL_TRY(shoal_form_plan(r->backend, (int64_t)SHOAL_MAX(count, 1), &s->model.form));
-  return plan_last_batch(s, shoal_loader_samples(s->data.train));
+  return plan_last_batch(s, n);
 }
 
 shoal_status shoal_session_plan_rest(shoal_session *s)
@@ -79,7 +92,7 @@ shoal_status shoal_session_plan_rest(shoal_session *s)
   return s->model.form.plans ? plan_last_batch(s, n - SHOAL_MIN(s->clock.position, n)) : SHOAL_OK;
 }
 
-shoal_status shoal_session_open_model(shoal_session *s)
+static shoal_status open_model(shoal_session *s)
 {
   shoal_run *r = &s->run;
   shoal_form *f = &s->model.form;
@@ -89,6 +102,11 @@ shoal_status shoal_session_open_model(shoal_session *s)
   if (s->method->step) return SHOAL_OK; /* the method has its own plans */
   SHOAL_TRY(open_plans(s));
   return shoal_session_cuts(s) ? SHOAL_OK : shoal_session_make_whole(s);
+}
+
+shoal_status shoal_session_open_model(shoal_session *s)
+{
+  return name_size(s, open_model(s));
 }
 
 shoal_status shoal_session_make_whole(shoal_session *s)

@@ -110,8 +110,7 @@ __attribute__((format(printf, 3, 4))) static void note_for_all(shoal_session *s,
   va_end(args);
 }
 
-/* "feature 3", "channel 0, row 5, column 7" */
-static void name_feature(const shoal_shape *sample, size_t at, char *out, size_t cap)
+void shoal_numbers_name_feature(const shoal_shape *sample, size_t at, char *out, size_t cap)
 {
   if (sample->ndim != 3) {
     snprintf(out, cap, "feature %zu", at);
@@ -137,7 +136,7 @@ static void name_sample(const shoal_session *s, shoal_split split, const shoal_b
   char feature[96], scale[96] = "", what[32] = "not finite";
   uint64_t id = bad->id;
   const shoal_dataset *file = shoal_dataset_file_of(s->data.set, split, &id);
-  name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
+  shoal_numbers_name_feature(&shoal_dataset_info(s->data.set)->sample, bad->feature, feature, sizeof feature);
   if (isfinite(bad->value)) name_scale(s, bad->feature, scale, sizeof scale);
   if (bad->far > 0) snprintf(what, sizeof what, "beyond 1e%.0f", log10((double)bad->far));
   snprintf(out, cap, "sample %llu of /%s%s%s is %s%s: %s is %g%s", (unsigned long long)id,
@@ -425,12 +424,25 @@ shoal_status shoal_numbers_agree(shoal_session *s)
   return most > SHOAL_FOUND_NOTHING ? shoal_numbers_act(s) : SHOAL_OK;
 }
 
-typedef char advice[256];
+typedef char advice[384];
+
+/* What makes updates smaller. */
+static void add_rate(const shoal_session *s, char *out, size_t cap)
+{
+  const shoal_config *c = s->world.config;
+  const double share = shoal_session_decay(s);
+  if (share >= 1)
+    snprintf(out, cap, "a smaller optim.weight_decay (times optim.lr it is %.4g, and has to be below 1)", share);
+  else
+    snprintf(out, cap, "a smaller optim.lr%s",
+             shoal_config_float(c, "optim.clip") > 0 ? " or optim.clip" : ", or with optim.clip (off now; 1, say)");
+}
 
 static const char *cure(const shoal_session *s, shoal_found what, advice out)
 {
   static const char *const other[] = { ", or with numbers.bad set to skip or rollback", "", "" }; /* by policy */
-  const char *rate = "a smaller optim.lr or optim.clip";
+  char rate[128];
+  add_rate(s, rate, sizeof rate);
   if (what == SHOAL_FOUND_INPUT)
     return "mend the file (`shoal data inspect` counts NaN and infinity), or set numbers.bad to skip";
   if (s->clock.saved_any)

@@ -75,6 +75,8 @@ shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, si
 /** After the update: waits for the backend and reads what it has found in this step; collective over run.shares if an update
  *  is left out. */
 shoal_status shoal_numbers_updated(shoal_session *s);
+/** "feature 3", "channel 0, row 5, column 7": number `at` of a sample of this shape. */
+void shoal_numbers_name_feature(const shoal_shape *sample, size_t at, char *out, size_t cap);
 /** Warns of samples of the test split that are not finite, once.  Local. */
 void shoal_numbers_look_at_test(shoal_session *s, const shoal_batch *b);
 /** Tells once that the outputs for a sample of a test batch are not finite.  Local. */

@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "h5/draft.h"
 #include "train/network.h"
+#include "train/numbers.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -32,16 +33,17 @@ typedef struct {
   shoal_split split;
   bool asked; /* for this split */
   int64_t classes;
-  shoal_texts names;             /* of the classes; none if they are numbers */
-  shoal_texts labels;            /* names of the data's labels, likewise */
-  int32_t *class_of;             /* [labels of the data] the model's class of each, -1: unknown to it */
-  int32_t unknown;               /* the first such label of a sample, -1 if there is none */
-  uint64_t n;                    /* samples */
-  int32_t *label, *predicted;    /* [n] */
-  shoal_host_float *probability; /* [n][classes] */
-  uint64_t *confusion;           /* [classes][classes] by label, then by prediction */
-  uint64_t known, correct, lost;
-  double loss; /* sum over known labels of -log p */
+  shoal_texts names;                         /* of the classes; none if they are numbers */
+  shoal_texts labels;                        /* names of the data's labels, likewise */
+  int32_t *class_of;                         /* [labels of the data] the model's class of each, -1: unknown to it */
+  int32_t unknown;                           /* the first such label of a sample, -1 if there is none */
+  uint64_t n;                                /* samples */
+  int32_t *label, *predicted;                /* [n] */
+  shoal_host_float *probability;             /* [n][classes] */
+  uint64_t *confusion;                       /* [classes][classes] by label, then by prediction */
+  uint64_t known, correct, lost, first_lost; /* lost: no prediction, for outputs are not finite */
+  shoal_bad_samples bad;                     /* the first of them whose input was bad; n 0: none */
+  double loss;                               /* sum over known labels of -log p */
 } predictor;
 
 static void close_predictor(predictor *p)
@@ -183,7 +185,7 @@ static void score(predictor *p, uint64_t id, int32_t label)
   p->predicted[id] = best;
   if (best < 0) {
     for (int64_t k = 0; k < p->classes; k++) x[k] = NAN;
-    p->lost++;
+    if (p->lost++ == 0) p->first_lost = id;
   }
   if (best < 0 || label < 0) return;
   p->known++;
@@ -201,6 +203,7 @@ static shoal_status predict(predictor *p)
     shoal_plan *plan;
     SHOAL_TRY(shoal_loader_next(p->loader, &b));
     if (!b) return SHOAL_OK;
+    if (p->bad.n == 0) p->bad = b->bad;
     SHOAL_TRY(shoal_plans_get(p->plans, b->n, SHOAL_PLAN_EVAL, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p->params, NULL, b->x, NULL, 0, NULL));
     SHOAL_TRY(shoal_plan_output(plan, last, p->probability + at * (uint64_t)p->classes));
@@ -354,6 +357,7 @@ static void print_json(const predictor *p, FILE *out)
   shoal_json_uint(&j, "samples", p->n);
   shoal_json_uint(&j, "labelled", p->known);
   shoal_json_uint(&j, "without_prediction", p->lost);
+  if (p->lost) shoal_json_uint(&j, "first_without_prediction", p->first_lost);
   shoal_json_real(&j, "accuracy", accuracy(p));
   shoal_json_real(&j, "loss", p->known ? p->loss / (double)p->known : NAN);
   shoal_json_array(&j, "classes");
@@ -496,6 +500,18 @@ static void add_unknown(const predictor *p, shoal_str *out)
     }
 }
 
+static void add_lost(const predictor *p, shoal_str *s)
+{
+  char feature[96];
+  shoal_str_add(s, "%" PRIu64 " without a prediction, for outputs are not finite: %ssample %" PRIu64, p->lost,
+                p->lost > 1 ? "the first is " : "", p->first_lost);
+  if (p->bad.n > 0 && p->bad.id == p->first_lost) {
+    shoal_numbers_name_feature(&shoal_dataset_info(p->set)->sample, p->bad.feature, feature, sizeof feature);
+    shoal_str_add(s, ", whose %s is %g", feature, isnan(p->bad.value) ? NAN : (double)p->bad.value);
+  }
+  shoal_str_add(s, "\n");
+}
+
 static shoal_status print_summary(const predictor *p, FILE *out)
 {
   char share[16];
@@ -506,7 +522,7 @@ static shoal_status print_summary(const predictor *p, FILE *out)
                 : p->asked             ? " training"
                                        : "",
                 p->n == 1 ? "" : "s", shoal_dataset_path(p->set));
-  if (p->lost) shoal_str_add(&s, "%" PRIu64 " without a prediction: their outputs are not finite\n", p->lost);
+  if (p->lost) add_lost(p, &s);
   if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
     shoal_str_add(&s, "no labels to compare with\n");
   } else if (p->known + p->lost < p->n) {

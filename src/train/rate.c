@@ -66,6 +66,12 @@ shoal_status shoal_session_report_rate(const shoal_session *s, const char *resol
   return st;
 }
 
+double shoal_session_decay(const shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  return shoal_config_float(c, "optim.weight_decay") * shoal_config_float(c, "optim.lr");
+}
+
 /* Often the run was made shorter, as for a first try. */
 void shoal_session_warn_of_schedule(const shoal_session *s)
 {
@@ -73,6 +79,10 @@ void shoal_session_warn_of_schedule(const shoal_session *s)
   const uint64_t steps = s->world.choice.steps, per_epoch = SHOAL_MAX(s->run.steps_per_epoch, UINT64_C(1));
   const double end = steps ? SHOAL_MIN(s->run.epochs, (double)steps / (double)per_epoch) : s->run.epochs;
   size_t reached = 0;
+  if (shoal_session_decay(s) >= 1)
+    shoal_warn("optim.weight_decay of %.4g times optim.lr of %.4g is %.4g: from 1 on, an update takes away more of a "
+               "weight than there is of it, and nothing is learnt; make one of them smaller",
+               shoal_config_float(s->world.config, "optim.weight_decay"), l->lr, shoal_session_decay(s));
   if (l->warmup_epochs > 0 && l->warmup_epochs >= end)
     shoal_warn(
         "the warm-up takes %.4g epochs (optim.warmup_epochs) and the run %.4g: it ends at a learning rate of %.4g, "

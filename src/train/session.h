@@ -330,6 +330,8 @@ shoal_status shoal_session_take_weights(shoal_session *s, bool method_is_open);
 void shoal_session_close_weights(shoal_session *s);
 /* rate.c: warns if the next step's learning rate is another than by the `resolved` run file of the checkpoint. */
 shoal_status shoal_session_report_rate(const shoal_session *s, const char *resolved);
+/* rate.c: the share of a weight that decay takes away in one update at the full learning rate. */
+double shoal_session_decay(const shoal_session *s);
 /* rate.c: warns of a warm-up or a drop that the run does not live to see the end of. */
 void shoal_session_warn_of_schedule(const shoal_session *s);
 /* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */

@@ -13,6 +13,7 @@
 #include "nn/given.h"
 #include "train/network.h"
 #include "train/session.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +68,18 @@ static bool find_entry(const source *s, const char *name, entry *out)
   return false;
 }
 
+/* A model that once diverged, or numbers that only 64 bits hold: not the fault of this run's learning rate. */
+static shoal_status check_finite(const char *path, const char *name, size_t n, const shoal_host_float *x)
+{
+  const char *dot = strrchr(name, '.');
+  for (size_t i = 0; i < n; i++)
+    SHOAL_CHECK(isfinite(x[i]), SHOAL_ERR_IO,
+                "%s: number %zu of %zu of %s is %s as a 32-bit float: nothing can be trained from it; export the model "
+                "from before that, or draw the layer anew by --set model.fresh=%.*s",
+                path, i, n, name, isnan(x[i]) ? "nan" : "infinite", dot ? (int)(dot - name) : (int)strlen(name), name);
+  return SHOAL_OK;
+}
+
 /* Reads a tensor that is there, with n numbers, into an arena. */
 static shoal_status read_entry(const source *s, shoal_backend *b, const char *name, size_t n, float *x)
 {
@@ -82,6 +95,7 @@ static shoal_status read_entry(const source *s, shoal_backend *b, const char *na
   SHOAL_CHECK(i < count, SHOAL_ERR_INTERNAL, "%s: no tensor %s", shoal_given_path(s->given), name);
   SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_WRITE, n, x, &w));
   shoal_status st = shoal_given_read(s->given, &t[i], w.at);
+  if (st == SHOAL_OK) st = check_finite(shoal_given_path(s->given), name, n, w.at);
   if (st == SHOAL_OK) return shoal_window_close(b, &w);
   shoal_window_drop(&w);
   return st;

@@ -374,6 +374,11 @@ def test_splits_scaled_otherwise():
         r = shoal("data", "inspect", "a.h5")
         assert ("a.h5: /test/x has mean" in r.stderr and "are both scaled alike?" in r.stderr) == (factor < 1), r.stderr
         assert "1 of 4 have the same value in all samples, the first is 2 (7)" in r.stdout
+        assert ("feature 2 is 7 in all of /train/x and not in /test/x: its weights are never trained" in r.stderr) == (factor < 1)
+    with h5py.File("a.h5", "a") as f:
+        f["test/x"][...] = x[40:]
+        f["test/x"][:, 1] *= 1000
+    assert "in feature 1, /train/x" in (told := shoal("data", "inspect", "a.h5").stderr) and "in the same units?" in told
 
 
 def test_first_bad_value():

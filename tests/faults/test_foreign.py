@@ -217,7 +217,10 @@ def test_split_beside(name):
     assert shoal("data", "inspect", "a.h5").stderr.count(f"a.h5: {what} may say which samples are for tests, and is not read") == 1
     with h5py.File("a.h5", "a") as f:
         f["x_test"], f["y_test"], f["fit_index"] = X[:9], CLASSES[:9], np.arange(3)
-    assert "may say" not in shoal("data", "inspect", "a.h5").stderr
+    assert "may " not in shoal("data", "inspect", "a.h5").stderr
+    with h5py.File("a.h5", "a") as f:
+        f["sample_weight"] = np.ones(N)
+    assert "a.h5: /sample_weight may weigh samples or classes, and is not read" in shoal("data", "inspect", "a.h5").stderr
 
 
 def test_pandas():

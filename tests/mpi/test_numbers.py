@@ -165,6 +165,12 @@ def test_numbers_kinds():
     r = train(2, "back", *NET, *sets(numbers__bad="rollback", numbers__limit=2, run__epochs=3), code=6)
     assert r.stderr.count("going back to the start, for nothing was saved yet") == 2, r.stderr
     assert_one_error(r, "sample 40 of /x_train", "went back 2 times already (numbers.limit)")
+    features("n.h5")
+    r = train(1, "decay", *NET, *sets(optim__weight_decay=1000), code=6)
+    assert r.stderr.count("optim.weight_decay of 1000 times optim.lr of 0.05 is 50: from 1 on, an update takes away more") == 1, r.stderr
+    assert "with a smaller optim.weight_decay (times optim.lr it is 50, and has to be below 1)" in r.stderr
+    r = train(1, "wide", *NET, *sets(data__batch=1000000000))  # no memory for more samples than there are
+    assert "1 steps per epoch" in r.stdout, r.stdout
 
 
 def test_numbers_test_split():

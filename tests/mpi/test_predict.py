@@ -346,7 +346,9 @@ def test_no_number(named):
         x = f["train/x"][:]
         del f["train/x_crc32c"], f.attrs["checksum"]
         f["train/x"][1] = np.nan
-    shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
+    r = shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
+    assert re.search("1 without a prediction, for outputs are not finite: sample 1, whose .* 0 is nan\n", r.stdout), r.stdout
+    assert json.loads(shoal("predict", "runs/r", "new.h5", "--json").stdout)["first_without_prediction"] == 1
     with_nan = read("p.h5")
     assert with_nan["predicted"][1] == -1 and np.isnan(with_nan["probability"][1]).all()
     with h5py.File("new.h5", "r+") as f:

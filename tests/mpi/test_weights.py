@@ -137,6 +137,9 @@ def test_weights_fresh(glyphs, method):
         assert not os.path.exists("runs/bad/ckpt")
     bad(b"version https://git-lfs.github.com/spec/v1\n", "and the file has 43 (at most 100000000 are read): it is a pointer of Git LFS")
     bad(whole[:-4], f"{takes}[{begin}, {end}] hold {count} and end at byte {size} of a file of {size - 4}; copy or export it anew")
+    at = 8 + n + begin
+    bad(whole[:at] + b"\0\0\xc0\x7f" + whole[at + 4:], f"number 0 of {count // 4} of {last} is nan as a 32-bit float",
+        f"model.fresh={last.rsplit('.', 1)[0]}")
     for new, words in ((begin + 4, "hold 4; copy"), (end + 10**9, f"hold {count + 10**9} and end at byte ")):
         header[last]["data_offsets"] = [begin, new]
         text = json.dumps(header).encode()

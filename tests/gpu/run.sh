@@ -22,6 +22,7 @@ try() { # try NAME COMMAND...: one line with the result and the seconds
   failed=1
 }
 try suite "$build/tests/unit.tensor.ref" cuda
+try conv env LD_LIBRARY_PATH="$build/tests/simgpu/without_cudnn${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$build/tests/unit.tensor.ref" cuda 1 conv # which cannot load it
 try own "$build/tests/unit.tensor.cuda_own"
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do

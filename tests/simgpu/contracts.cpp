@@ -111,6 +111,11 @@ CONTRACT(avgpool_back, PLANES(a); r.reads(a.dy, out); r.writes(a.dx, in);)
 CONTRACT(globalpool, r.reads(a.x, a.planes *a.plane); r.writes(a.y, a.planes);)
 CONTRACT(globalpool_back, r.reads(a.dy, a.n / a.plane); r.writes(a.dx, a.n);)
 
+#define WINDOWS(k)                                                                                                     \
+  const size_t in = (size_t)(k.planes * k.h * k.w), all = (size_t)(k.planes * k.kernel[0] * k.kernel[1] * k.p * k.q)
+CONTRACT(patches, WINDOWS(a.k); r.reads(a.x, in); r.writes(a.y, all);)
+CONTRACT(patches_back, WINDOWS(a.k); r.reads(a.dy, all); r.writes(a.dx, in);)
+
 /* Rows of all heads. */
 #define OF_HEADS(a)                                                                                                    \
   const size_t width = (size_t)(a.h.heads * a.h.d), queries = (size_t)(a.h.samples * a.h.queries) * width,             \

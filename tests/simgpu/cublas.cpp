@@ -96,6 +96,18 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t h, cublasOperation_t ta, cublasOper
   return multiply(h, "cublasSgemm", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n,
+                                         int k, const float *alpha, const float *a, int lda, long long a_step,
+                                         const float *b, int ldb, long long b_step, const float *beta, float *c,
+                                         int ldc, long long c_step, int count)
+{
+  cublasStatus_t e = CUBLAS_STATUS_SUCCESS;
+  for (int i = 0; e == CUBLAS_STATUS_SUCCESS && i < count; i++)
+    e = multiply(h, "cublasSgemmStridedBatched", ta, tb, m, n, k, alpha, a + i * a_step, lda, b + i * b_step, ldb, beta,
+                 c + i * c_step, ldc);
+  return e;
+}
+
 /* Of bf16 factors, with f32 sums and results. */
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
                             const void *alpha, const void *a, cudaDataType a_type, int lda, const void *b,

@@ -177,6 +177,12 @@ def test_cuda_products(glyphs):
     assert_equal(newest("cpu"), newest("f32"), "f32", "model", tolerance=1e-4)
     assert_losses("cpu", "tf32", "test_loss", 1e-2)
     assert diff(newest("f32"), newest("tf32"), "--only", "model", "--tolerance", 1e-4).returncode == 7, "TF32 has no effect"
+    # Without cuDNN convolutions are products of patches.
+    small, folder = [*COMMON, *MODELS["resnet20"], *sets(run__steps=1, data__batch=2)], f"{build()}/tests/simgpu"
+    train(1, "cpu2", *small, *sets(device="cpu"))
+    r = train(1, "patches", *small, *sets(device="cuda"), env=sim(1, LD_LIBRARY_PATH=f"{folder}/without_cudnn:{folder}"))
+    assert "backend cuda on simulated device, without cuDNN" in said(r), said(r)
+    assert_equal(newest("cpu2"), newest("patches"), "patches", "model", tolerance=1e-4)
     options, bf16 = [*COMMON, *MODELS["mlp"], *sets(run__steps=2)], sets(cuda__products="bf16")
     train(1, "mlp", *options, *sets(device="cpu"))
     train_cuda(1, "bf16", *options, *bf16)

@@ -271,12 +271,13 @@ static void check_nan(shoal_backend *b, const shoal_op_desc *given, float nan)
   values_free(&v);
 }
 
-int test_ops(shoal_backend *b, shoal_backend *ref)
+int test_ops(shoal_backend *b, shoal_backend *ref, shoal_op_kind kind)
 {
   const shoal_op_desc *cases;
   size_t n = test_cases(&cases);
   for (size_t i = 0; i < n; i++) {
     const shoal_op_desc *d = &cases[i];
+    if (kind != SHOAL_OP_COUNT && d->kind != kind) continue;
     check_case(b, ref, d, NULL);
     check_nan(b, d, NAN);
     check_nan(b, d, -NAN);

@@ -59,7 +59,7 @@ bool same_bits(const void *a, const void *b, int64_t n); /* n floats */
 /* The topics of the suite: each returns how many checks its file has counted as failed so far, because check.h counts
  * per file; rig_failures are those of the bench and of the case list. */
 int rig_failures(void);
-int test_ops(shoal_backend *b, shoal_backend *ref);
+int test_ops(shoal_backend *b, shoal_backend *ref, shoal_op_kind kind); /* SHOAL_OP_COUNT: all */
 int test_gradients(shoal_backend *b);
 int test_golden(shoal_backend *b);
 int test_chain(shoal_backend *b, shoal_backend *ref);

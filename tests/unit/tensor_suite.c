@@ -1,4 +1,4 @@
-/* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC]
+/* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC]; topic conv are the operations of that kind.
  * A backend passes when it computes what ref computes; ref when it agrees with finite differences and with numbers
  * that another framework computed.  Exit 77 where the backend is not built in, or its device is missing. */
 #include "base/clock.h"
@@ -23,7 +23,8 @@ static void run(shoal_backend *b, shoal_backend *ref)
 {
   int failed = 0;
   if (begins("golden")) failed += test_golden(b);
-  if (begins("ops")) failed += test_ops(b, ref);
+  if (only && strcmp(only, "conv") == 0) failed += test_ops(b, ref, SHOAL_OP_CONV);
+  if (begins("ops")) failed += test_ops(b, ref, SHOAL_OP_COUNT);
   if (begins("gradients") && finite_differences(b)) failed += test_gradients(b);
   if (begins("chain")) failed += test_chain(b, ref);
   if (begins("dropout")) failed += test_dropout(b);

@@ -1,63 +1,128 @@
-/* Convolutions by cuDNN's plain calls, in f32 or TF32, by algorithms that give the same bits every time.  Bias and relu are a pass
- * of our own: cuDNN does not say what its relu does with a NaN.  With bf16 factors it would write bf16 outputs, so where products
- * are bf16 convolutions are TF32, which is more exact.
+/* Convolutions: by cuDNN (conv_dnn.c) where it can be loaded, otherwise by products of cuBLAS with the matrix of patches
+ * (patches.cu), in f32 or TF32.
  *
- * cuDNN wants tensors at multiples of 16 bytes.  Activations are; weights and their gradients are views into an arena, so where
- * one is not, it goes through the scratch:
+ * With the channels of a group in rows, y = w x patches, for each sample and group: cuBLAS does a batch of them, as many as there
+ * are samples or as there are groups, whichever are more, and the others follow each other.  dw is a sum over samples in order.
+ * Patches take kernel h x w times the room of x, so they are made of a quarter of the samples at a time:
  *
- *     | dy without what the relu blocked | w or dw | cuDNN's workspace |                                              */
+ *     | dy without what the relu blocked | patches |                                              */
 #include "tensor/cuda/cuda_impl.h"
-#include <stdlib.h>
 
 typedef struct {
   shoal_op op;
-  cudnnTensorDescriptor_t x, y;
-  cudnnFilterDescriptor_t w;
-  cudnnConvolutionDescriptor_t conv;
-  size_t w_bytes, workspace;
-  size_t w_at, workspace_at; /* in the scratch */
+  int64_t samples, groups, rows, columns, channels; /* of a group: patches [rows, columns], y [channels, columns] */
+  int64_t piece;                                    /* samples whose patches are made at a time */
+  size_t patches_at;
 } conv_op;
 
-static const cudnnConvolutionFwdAlgo_t forward_algo = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
-static const cudnnConvolutionBwdDataAlgo_t data_algo = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1; /* 0 sums in any order */
-static const cudnnConvolutionBwdFilterAlgo_t filter_algo = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1; /* so does 0 here */
-static const float one = 1, zero = 0;
+/* Floats from one sample, or one group, to the next. */
+typedef struct {
+  int64_t w, patches, y;
+} steps;
 
-static bool aligned(const void *p)
+static steps of_groups(const conv_op *c)
 {
-  return (uintptr_t)p % 16 == 0;
+  return (steps){ c->channels * c->rows, c->rows * c->columns, c->channels * c->columns };
 }
 
-static shoal_cuda_channels outputs_of(const shoal_op *op)
+static steps of_samples(const conv_op *c)
 {
-  const int64_t *y = op->desc.out.dim;
-  return (shoal_cuda_channels){ (size_t)(y[0] * y[1] * y[2] * y[3]), (size_t)y[1], (size_t)(y[2] * y[3]) };
+  const steps g = of_groups(c);
+  return (steps){ 0, c->groups * g.patches, c->groups * g.y };
 }
 
-static float *at(const shoal_op_args *a, size_t offset)
+static float *patches_of(const conv_op *c, const shoal_op_args *a)
 {
-  return (float *)(void *)((char *)a->scratch + offset);
+  return (float *)(void *)((char *)a->scratch + c->patches_at);
 }
 
-static shoal_status weights(conv_op *c, const shoal_op_args *a, const float **out)
+static shoal_k_windows windows(const conv_op *c, int64_t samples)
 {
-  *out = a->w[0];
-  if (aligned(a->w[0])) return SHOAL_OK;
-  *out = at(a, c->w_at);
-  return shoal_cuda_copy(c->op.backend, c->w_bytes, a->w[0], at(a, c->w_at));
+  const shoal_op_desc *d = &c->op.desc;
+  const int64_t *x = d->in[0].dim, *y = d->out.dim;
+  return (shoal_k_windows){ .planes = samples * x[1],
+                            .h = x[2],
+                            .w = x[3],
+                            .p = y[2],
+                            .q = y[3],
+                            .kernel = { d->kernel[0], d->kernel[1] },
+                            .stride = { d->stride[0], d->stride[1] },
+                            .pad = { d->pad[0], d->pad[1] },
+                            .dilation = { d->gap[0] + 1, d->gap[1] + 1 } };
 }
+
+static shoal_status make_patches(conv_op *c, const shoal_op_args *a, int64_t first, int64_t samples)
+{
+  const shoal_k_windows k = windows(c, samples);
+  const int64_t plane = k.h * k.w, n = samples * of_samples(c).patches;
+  return SHOAL_EACH(shoal_cuda_of(&c->op), patches, (size_t)n, .k = k,
+                    .x = a->x[0] + first * (k.planes / samples) * plane, .y = patches_of(c, a));
+}
+
+/* Row-major: C[m,n] = A B + beta C, `count` times. */
+typedef struct {
+  bool ta, tb;
+  int64_t m, n, k;
+  const float *a, *b;
+  float *c;
+  int64_t a_step, b_step, c_step, count;
+  float beta;
+} batch;
+
+static shoal_status multiply(shoal_cuda *b, const batch *p)
+{
+  const float one = 1;
+  SHOAL_TRY_CUDA(cudaSetDevice(b->device));
+  SHOAL_TRY_CUBLAS(b->lib.cublasSgemmStridedBatched(
+      b->lib.blas, p->tb ? CUBLAS_OP_T : CUBLAS_OP_N, p->ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)p->n, (int)p->m,
+      (int)p->k, &one, p->b, (int)(p->tb ? p->k : p->n), p->b_step, p->a, (int)(p->ta ? p->m : p->k), p->a_step,
+      &p->beta, p->c, (int)p->n, p->c_step, (int)p->count));
+  return SHOAL_OK;
+}
+
+/* What forward and backward_data do for a piece: y = w patches, or back: patches = w' y. */
+static shoal_status multiply_piece(conv_op *c, const float *w, const float *from, float *to, int64_t samples, bool back)
+{
+  const bool all_samples = samples >= c->groups; /* in one batch */
+  const steps s = of_samples(c), g = of_groups(c), in = all_samples ? s : g, out = all_samples ? g : s;
+  const int64_t turns = all_samples ? c->groups : samples;
+  for (int64_t i = 0; i < turns; i++) {
+    const batch b = { .ta = back,
+                      .m = back ? c->rows : c->channels,
+                      .n = c->columns,
+                      .k = back ? c->channels : c->rows,
+                      .a = w + i * out.w,
+                      .b = from + i * (back ? out.y : out.patches),
+                      .c = to + i * (back ? out.patches : out.y),
+                      .a_step = in.w,
+                      .b_step = back ? in.y : in.patches,
+                      .c_step = back ? in.patches : in.y,
+                      .count = all_samples ? samples : c->groups };
+    SHOAL_TRY(multiply(shoal_cuda_of(&c->op), &b));
+  }
+  return SHOAL_OK;
+}
+
+static shoal_cuda_channels outputs_of(const conv_op *c)
+{
+  return (shoal_cuda_channels){ (size_t)(c->samples * of_samples(c).y), (size_t)(c->groups * c->channels),
+                                (size_t)c->columns };
+}
+
+/* The pieces of a batch: samples from `first`. */
+#define PIECES(c, first, n)                                                                                            \
+  for (int64_t first = 0, n; n = SHOAL_MIN((c)->piece, (c)->samples - first), first < (c)->samples; first += n)
 
 static shoal_status forward(shoal_op *op, const shoal_op_args *a)
 {
   conv_op *c = (conv_op *)op;
-  shoal_cuda *b = shoal_cuda_of(op);
-  shoal_cuda_channels y = outputs_of(op);
-  const float *w;
-  SHOAL_TRY(weights(c, a, &w));
-  SHOAL_TRY_CUDA(cudaSetDevice(b->device));
-  SHOAL_TRY_CUDNN(b->lib.cudnnConvolutionForward(b->lib.dnn, &one, c->x, a->x[0], c->w, w, c->conv, forward_algo,
-                                                 at(a, c->workspace_at), c->workspace, &zero, c->y, a->y));
-  SHOAL_TRY(shoal_cuda_bias(b, &y, op->desc.bias ? a->w[1] : NULL, op->desc.relu, a->y));
+  const shoal_cuda_channels y = outputs_of(c);
+  PIECES(c, first, n)
+  {
+    SHOAL_TRY(make_patches(c, a, first, n));
+    SHOAL_TRY(multiply_piece(c, a->w[0], patches_of(c, a), a->y + first * of_samples(c).y, n, false));
+  }
+  SHOAL_TRY(shoal_cuda_bias(shoal_cuda_of(op), &y, op->desc.bias ? a->w[1] : NULL, op->desc.relu, a->y));
   shoal_backend_poll(op->backend);
   return SHOAL_OK;
 }
@@ -65,18 +130,30 @@ static shoal_status forward(shoal_op *op, const shoal_op_args *a)
 static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
 {
   conv_op *c = (conv_op *)op;
-  shoal_cuda *b = shoal_cuda_of(op);
-  shoal_cuda_channels y = outputs_of(op);
+  const shoal_cuda_channels y = outputs_of(c);
+  const steps g = of_groups(c), s = of_samples(c);
   const float *dy;
   SHOAL_TRY(shoal_cuda_unmasked(op, a, a->scratch, &dy));
-  if (op->desc.bias) SHOAL_TRY(shoal_cuda_bias_back(b, &y, dy, a->dw[1]));
-  if (a->dw[0]) {
-    float *dw = aligned(a->dw[0]) ? a->dw[0] : at(a, c->w_at);
-    SHOAL_TRY_CUDA(cudaSetDevice(b->device));
-    SHOAL_TRY_CUDNN(b->lib.cudnnConvolutionBackwardFilter(b->lib.dnn, &one, c->x, a->x[0], c->y, dy, c->conv,
-                                                          filter_algo, at(a, c->workspace_at), c->workspace, &zero,
-                                                          c->w, dw));
-    SHOAL_TRY(shoal_cuda_copy(op->backend, c->w_bytes, dw, a->dw[0]));
+  if (op->desc.bias) SHOAL_TRY(shoal_cuda_bias_back(shoal_cuda_of(op), &y, dy, a->dw[1]));
+  if (!a->dw[0]) return SHOAL_OK;
+  PIECES(c, first, n)
+  {
+    SHOAL_TRY(make_patches(c, a, first, n));
+    for (int64_t i = 0; i < n; i++) {
+      const batch b = { .tb = true,
+                        .m = c->channels,
+                        .n = c->rows,
+                        .k = c->columns,
+                        .a = dy + (first + i) * s.y,
+                        .b = patches_of(c, a) + i * s.patches,
+                        .c = a->dw[0],
+                        .a_step = g.y,
+                        .b_step = g.patches,
+                        .c_step = g.w,
+                        .count = c->groups,
+                        .beta = first + i > 0 };
+      SHOAL_TRY(multiply(shoal_cuda_of(op), &b));
+    }
   }
   shoal_backend_poll(op->backend);
   return SHOAL_OK;
@@ -85,92 +162,33 @@ static shoal_status backward_weights(shoal_op *op, const shoal_op_args *a)
 static shoal_status backward_data(shoal_op *op, const shoal_op_args *a)
 {
   conv_op *c = (conv_op *)op;
-  shoal_cuda *b = shoal_cuda_of(op);
-  const float *dy, *w;
+  const float *dy;
   SHOAL_TRY(shoal_cuda_unmasked(op, a, a->scratch, &dy));
-  SHOAL_TRY(weights(c, a, &w));
-  SHOAL_TRY_CUDA(cudaSetDevice(b->device));
-  SHOAL_TRY_CUDNN(b->lib.cudnnConvolutionBackwardData(b->lib.dnn, &one, c->w, w, c->y, dy, c->conv, data_algo,
-                                                      at(a, c->workspace_at), c->workspace, &zero, c->x, a->dx[0]));
+  PIECES(c, first, n)
+  {
+    const shoal_k_windows k = windows(c, n);
+    const int64_t inputs = k.planes * k.h * k.w;
+    SHOAL_TRY(multiply_piece(c, a->w[0], dy + first * of_samples(c).y, patches_of(c, a), n, true));
+    SHOAL_TRY(SHOAL_EACH(shoal_cuda_of(op), patches_back, (size_t)inputs, .k = k, .dy = patches_of(c, a),
+                         .dx = a->dx[0] + first * (inputs / n)));
+  }
   shoal_backend_poll(op->backend);
   return SHOAL_OK;
 }
 
-static void destroy(shoal_op *op)
+static shoal_status plan_products(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
 {
-  conv_op *c = (conv_op *)op;
-  const shoal_cuda_libraries *l = &shoal_cuda_of(op)->lib;
-  if (c->x) (void)l->cudnnDestroyTensorDescriptor(c->x);
-  if (c->y) (void)l->cudnnDestroyTensorDescriptor(c->y);
-  if (c->w) (void)l->cudnnDestroyFilterDescriptor(c->w);
-  if (c->conv) (void)l->cudnnDestroyConvolutionDescriptor(c->conv);
-  free(c);
-}
-
-static shoal_status set_tensor(const shoal_cuda_libraries *l, const shoal_shape *s, cudnnTensorDescriptor_t *out)
-{
-  const int64_t *n = s->dim;
-  SHOAL_TRY_CUDNN(l->cudnnCreateTensorDescriptor(out));
-  SHOAL_TRY_CUDNN(l->cudnnSetTensor4dDescriptor(*out, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, (int)n[0], (int)n[1],
-                                                (int)n[2], (int)n[3]));
-  return SHOAL_OK;
-}
-
-static shoal_status describe(conv_op *c, const shoal_cuda_libraries *l, bool tf32)
-{
-  const shoal_op_desc *d = &c->op.desc;
-  shoal_shape w[SHOAL_OP_WEIGHTS];
-  shoal_op_weight_shapes(d, w);
-  c->w_bytes = (size_t)shoal_shape_count(&w[0]) * sizeof(float);
-  SHOAL_TRY(set_tensor(l, &d->in[0], &c->x));
-  SHOAL_TRY(set_tensor(l, &d->out, &c->y));
-  SHOAL_TRY_CUDNN(l->cudnnCreateFilterDescriptor(&c->w));
-  SHOAL_TRY_CUDNN(l->cudnnSetFilter4dDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, (int)w[0].dim[0],
-                                                (int)w[0].dim[1], d->kernel[0], d->kernel[1]));
-  SHOAL_TRY_CUDNN(l->cudnnCreateConvolutionDescriptor(&c->conv));
-  SHOAL_TRY_CUDNN(l->cudnnSetConvolution2dDescriptor(c->conv, d->pad[0], d->pad[1], d->stride[0], d->stride[1],
-                                                     d->gap[0] + 1, d->gap[1] + 1, CUDNN_CROSS_CORRELATION,
-                                                     CUDNN_DATA_FLOAT));
-  SHOAL_TRY_CUDNN(l->cudnnSetConvolutionGroupCount(c->conv, shoal_op_groups(d)));
-  SHOAL_TRY_CUDNN(l->cudnnSetConvolutionMathType(c->conv, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
-  return SHOAL_OK;
-}
-
-static shoal_status size_workspace(conv_op *c, const shoal_cuda_libraries *l)
-{
-  size_t bytes = 0;
-  SHOAL_TRY_CUDNN(l->cudnnGetConvolutionForwardWorkspaceSize(l->dnn, c->x, c->w, c->conv, c->y, forward_algo, &bytes));
-  c->workspace = bytes;
-  if (!c->op.desc.training) return SHOAL_OK;
-  SHOAL_TRY_CUDNN(
-      l->cudnnGetConvolutionBackwardFilterWorkspaceSize(l->dnn, c->x, c->y, c->conv, c->w, filter_algo, &bytes));
-  c->workspace = SHOAL_MAX(c->workspace, bytes);
-  SHOAL_TRY_CUDNN(
-      l->cudnnGetConvolutionBackwardDataWorkspaceSize(l->dnn, c->w, c->y, c->conv, c->x, data_algo, &bytes));
-  c->workspace = SHOAL_MAX(c->workspace, bytes);
-  return SHOAL_OK;
-}
-
-shoal_status shoal_cuda_plan_conv(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
-{
+  const int64_t *x = d->in[0].dim, *y = d->out.dim;
   conv_op *c;
-  SHOAL_CHECK(b->lib.dnn, SHOAL_ERR_UNSUPPORTED,
-              "conv on device cuda needs libcudnn.so.%d, which is not in the library path; install cuDNN or put its "
-              "folder into LD_LIBRARY_PATH",
-              CUDNN_MAJOR);
-  SHOAL_CHECK(shoal_shape_count(&d->in[0]) <= INT32_MAX && shoal_shape_count(&d->out) <= INT32_MAX,
-              SHOAL_ERR_UNSUPPORTED, "conv: a tensor of more than 2^31 - 1 elements; use a smaller batch");
   SHOAL_TRY(shoal_cuda_op_new(b, d, sizeof *c, &c));
-  c->op.destroy = destroy;
-  shoal_status st = describe(c, &b->lib, b->products != SHOAL_PRODUCTS_F32);
-  if (st == SHOAL_OK) st = size_workspace(c, &b->lib);
-  if (st != SHOAL_OK) {
-    destroy(&c->op);
-    return st;
-  }
-  c->w_at = d->relu && d->training ? shoal_round_up(c->op.out_format.bytes, SHOAL_ALIGN) : 0;
-  c->workspace_at = c->w_at + shoal_round_up(c->w_bytes, SHOAL_ALIGN);
-  c->op.scratch_bytes = c->workspace_at + c->workspace;
+  c->samples = x[0];
+  c->groups = shoal_op_groups(d);
+  c->rows = x[1] / c->groups * d->kernel[0] * d->kernel[1];
+  c->columns = y[2] * y[3];
+  c->channels = y[1] / c->groups;
+  c->piece = (c->samples + 3) / 4;
+  c->patches_at = d->relu && d->training ? shoal_round_up(c->op.out_format.bytes, SHOAL_ALIGN) : 0;
+  c->op.scratch_bytes = c->patches_at + (size_t)(c->piece * of_samples(c).patches) * sizeof(float);
   c->op.forward = forward;
   c->op.backward_weights = backward_weights;
   c->op.backward_data = backward_data;
@@ -178,4 +196,14 @@ shoal_status shoal_cuda_plan_conv(shoal_cuda *b, const shoal_op_desc *d, shoal_o
   c->op.backward_reads_y = d->relu;
   *out = &c->op;
   return SHOAL_OK;
+}
+
+shoal_status shoal_cuda_plan_conv(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
+{
+  SHOAL_CHECK(shoal_shape_count(&d->in[0]) <= INT32_MAX && shoal_shape_count(&d->out) <= INT32_MAX,
+              SHOAL_ERR_UNSUPPORTED, "conv: a tensor of more than 2^31 - 1 elements; use a smaller batch");
+#ifdef SHOAL_WITH_CUDNN
+  if (b->lib.has_dnn) return shoal_cuda_plan_conv_dnn(b, d, out);
+#endif
+  return plan_products(b, d, out);
 }

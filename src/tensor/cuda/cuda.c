@@ -182,7 +182,9 @@ static shoal_status open_device(shoal_cuda *b)
   snprintf(b->name, sizeof b->name, "%s", p.name);
   b->base.card = b->name;
   SHOAL_TRY(make_streams(b));
-  return shoal_cuda_libraries_open(b->stream, b->products, &b->lib);
+  SHOAL_TRY(shoal_cuda_libraries_open(b->stream, b->products, &b->lib));
+  snprintf(b->name, sizeof b->name, "%s%s", p.name, b->lib.has_dnn ? "" : ", without cuDNN");
+  return SHOAL_OK;
 }
 
 shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out)
@@ -217,8 +219,8 @@ const char *shoal_cuda_versions(void)
   int runtime = 0, driver = 0, count = 0;
   (void)cudaRuntimeGetVersion(&runtime);
   (void)cudaDriverGetVersion(&driver);
-  int n = snprintf(text, sizeof text, "CUDA %d.%d, cuBLAS %d and cuDNN %d at run time", runtime / 1000,
-                   runtime % 1000 / 10, CUBLAS_VER_MAJOR, CUDNN_MAJOR);
+  int n = snprintf(text, sizeof text, "CUDA %d.%d, cuBLAS %d and %s at run time", runtime / 1000, runtime % 1000 / 10,
+                   CUBLAS_VER_MAJOR, shoal_cuda_dnn_version());
   if (driver == 0)
     snprintf(text + n, sizeof text - (size_t)n, "; no driver on this host");
   else if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0)

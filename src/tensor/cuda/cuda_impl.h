@@ -21,7 +21,7 @@ typedef struct {
   shoal_backend base;
   int device;
   shoal_products products;
-  char name[256];                                  /* of the device */
+  char name[272];                                  /* of the device, for messages */
   cudaStream_t stream, beside[SHOAL_CUDA_STREAMS]; /* stream is that of the work, and beside[WORK] as well */
   cudaEvent_t mark[SHOAL_CUDA_MARKS];              /* number k is recorded in event k % MARKS ... */
   bool pending[SHOAL_CUDA_MARKS];                  /* ... and not known to be reached */
@@ -118,7 +118,7 @@ shoal_status shoal_cuda_meet(shoal_backend *b, const shoal_meet_args *a, size_t 
                              float *distance);
 shoal_status shoal_cuda_fold(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
 
-/* --- linear.c, conv.c, attention.c, ops.c: operations --- */
+/* --- linear.c, conv.c, conv_dnn.c, attention.c, ops.c: operations --- */
 shoal_status shoal_cuda_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                              const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                              int64_t ldc);
@@ -126,7 +126,7 @@ shoal_status shoal_cuda_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int6
  *  backend and a destroy that frees are set; planners add to it. */
 shoal_status shoal_cuda_op_new(shoal_cuda *b, const shoal_op_desc *d, size_t bytes, void *out);
 typedef shoal_status shoal_cuda_planner(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out);
-shoal_cuda_planner shoal_cuda_plan_linear, shoal_cuda_plan_conv, shoal_cuda_plan_attention;
+shoal_cuda_planner shoal_cuda_plan_linear, shoal_cuda_plan_conv, shoal_cuda_plan_conv_dnn, shoal_cuda_plan_attention;
 shoal_status shoal_cuda_op_create(shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
 /** The gradient in front of a fused relu: `a->dy` itself, or its copy in `masked` that is zero where y is. */
 shoal_status shoal_cuda_unmasked(shoal_op *op, const shoal_op_args *a, float *masked, const float **out);

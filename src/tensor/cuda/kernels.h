@@ -401,6 +401,22 @@ typedef struct {
   float *dx;
 } shoal_k_globalpool_back_args;
 
+/* ---- patches.cu: a thread per element of what is written ---- */
+typedef struct {
+  int64_t planes, h, w, p, q; /* x [planes, h, w], patches [planes, kernel, kernel, p, q] */
+  int kernel[2], stride[2], pad[2], dilation[2];
+} shoal_k_windows;
+typedef struct {
+  shoal_k_windows k;
+  const float *x;
+  float *y; /* patches */
+} shoal_k_patches_args;
+typedef struct {
+  shoal_k_windows k;
+  const float *dy; /* of patches */
+  float *dx;
+} shoal_k_patches_back_args;
+
 /* ---- attention.cu: tensors [samples, queries or keys, heads d] ---- */
 typedef struct {
   int64_t samples, heads, queries, keys, d;
@@ -478,6 +494,8 @@ SHOAL_KERNEL(avgpool);
 SHOAL_KERNEL(avgpool_back);
 SHOAL_KERNEL(globalpool);
 SHOAL_KERNEL(globalpool_back);
+SHOAL_KERNEL(patches);
+SHOAL_KERNEL(patches_back);
 SHOAL_KERNEL(attention_norms);
 SHOAL_KERNEL(attention_dots);
 SHOAL_KERNEL(attention);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Sonames of the versions whose headers were compiled. */
-#define TEXT_OF(number)  #number
+#define TEXT_OF_(number) #number
+#define TEXT_OF(number)  TEXT_OF_(number)
 #define SONAME(name, of) "lib" name ".so." TEXT_OF(of)
 
 static shoal_status load(const char *soname, void **out)
@@ -38,6 +39,7 @@ static shoal_status open_blas(cudaStream_t stream, shoal_products products, shoa
   return SHOAL_OK;
 }
 
+#ifdef SHOAL_WITH_CUDNN
 static shoal_status open_dnn(cudaStream_t stream, shoal_cuda_libraries *l)
 {
   static const char soname[] = SONAME("cudnn", CUDNN_MAJOR);
@@ -48,8 +50,41 @@ static shoal_status open_dnn(cudaStream_t stream, shoal_cuda_libraries *l)
 #undef X
   SHOAL_TRY_CUDNN(l->cudnnCreate(&l->dnn));
   SHOAL_TRY_CUDNN(l->cudnnSetStream(l->dnn, stream));
+  l->has_dnn = true;
   return SHOAL_OK;
 }
+
+static void close_dnn(shoal_cuda_libraries *l)
+{
+  if (l->dnn) (void)l->cudnnDestroy(l->dnn);
+  if (l->dnn_file) dlclose(l->dnn_file);
+}
+
+shoal_status shoal_cudnn_fail(cudnnStatus_t e, const char *file, int line, const char *what)
+{
+  shoal_status st = e == CUDNN_STATUS_ALLOC_FAILED ? SHOAL_ERR_MEM : SHOAL_ERR_DEVICE;
+  return shoal_fail(st, file, line, "cuDNN: status %d from %s", (int)e, what);
+}
+
+const char *shoal_cuda_dnn_version(void)
+{
+  return "cuDNN " TEXT_OF(CUDNN_MAJOR);
+}
+#else
+static shoal_status open_dnn(cudaStream_t stream, shoal_cuda_libraries *l)
+{
+  return SHOAL_OK;
+}
+
+static void close_dnn(shoal_cuda_libraries *l)
+{
+}
+
+const char *shoal_cuda_dnn_version(void)
+{
+  return "no cuDNN";
+}
+#endif
 
 shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *out)
 {
@@ -59,9 +94,8 @@ shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products produ
 
 void shoal_cuda_libraries_close(shoal_cuda_libraries *l)
 {
-  if (l->dnn) (void)l->cudnnDestroy(l->dnn);
+  close_dnn(l);
   if (l->blas) (void)l->cublasDestroy_v2(l->blas);
-  if (l->dnn_file) dlclose(l->dnn_file);
   if (l->blas_file) dlclose(l->blas_file);
   memset(l, 0, sizeof *l);
 }
@@ -70,10 +104,4 @@ shoal_status shoal_cublas_fail(cublasStatus_t e, const char *file, int line, con
 {
   shoal_status st = e == CUBLAS_STATUS_ALLOC_FAILED ? SHOAL_ERR_MEM : SHOAL_ERR_DEVICE;
   return shoal_fail(st, file, line, "cuBLAS: status %d from %s", (int)e, what);
-}
-
-shoal_status shoal_cudnn_fail(cudnnStatus_t e, const char *file, int line, const char *what)
-{
-  shoal_status st = e == CUDNN_STATUS_ALLOC_FAILED ? SHOAL_ERR_MEM : SHOAL_ERR_DEVICE;
-  return shoal_fail(st, file, line, "cuDNN: status %d from %s", (int)e, what);
 }

@@ -1,13 +1,15 @@
 /* cuBLAS and cuDNN, loaded when a backend is opened: their load takes some 70 ms, which other runs should not pay, and a node without
  * them can still run everything else.
  *
- * cuBLAS is needed for every product; without cuDNN only convolutions are missing, and say so when they are planned. */
+ * cuBLAS is needed for every product; without cuDNN, here or where Shoal was built, it does convolutions, too. */
 #ifndef SHOAL_TENSOR_CUDA_LIBRARIES_H
 #define SHOAL_TENSOR_CUDA_LIBRARIES_H
 #include "tensor/backend.h"
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <stdbool.h>
+#ifdef SHOAL_WITH_CUDNN
+#include <cudnn.h>
+#endif
 
 /* The functions that are used, by the names of their symbols. */
 #define SHOAL_CUBLAS_LIST(X)                                                                                           \
@@ -17,6 +19,7 @@
   X(cublasSetMathMode)                                                                                                 \
   X(cublasGetVersion_v2)                                                                                               \
   X(cublasSgemm_v2)                                                                                                    \
+  X(cublasSgemmStridedBatched)                                                                                         \
   X(cublasGemmEx)
 #define SHOAL_CUDNN_LIST(X)                                                                                            \
   X(cudnnCreate)                                                                                                       \
@@ -43,28 +46,36 @@
   X(cudnnConvolutionBackwardFilter)
 
 typedef struct {
-  void *blas_file, *dnn_file; /* dnn_file NULL: no cuDNN */
+  void *blas_file;
   cublasHandle_t blas;
-  cudnnHandle_t dnn;
 #define X(name) __typeof__(&name) name;
-  SHOAL_CUBLAS_LIST(X) SHOAL_CUDNN_LIST(X)
+  SHOAL_CUBLAS_LIST(X)
+  bool has_dnn;
+#ifdef SHOAL_WITH_CUDNN
+  void *dnn_file;
+  cudnnHandle_t dnn;
+  SHOAL_CUDNN_LIST(X)
+#endif
 #undef X
 } shoal_cuda_libraries;
 
-/** Both handles work on `stream`.  ERR_DEVICE names the library that cannot be loaded, and the cure. */
+/** Handles work on `stream`.  ERR_DEVICE names the library that cannot be loaded, and the cure. */
 shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *out);
+const char *shoal_cuda_dnn_version(void);                 /* that Shoal was built with: "cuDNN 9" */
 void shoal_cuda_libraries_close(shoal_cuda_libraries *l); /* also half open */
 
 shoal_status shoal_cublas_fail(cublasStatus_t e, const char *file, int line, const char *what);
-shoal_status shoal_cudnn_fail(cudnnStatus_t e, const char *file, int line, const char *what);
 #define SHOAL_TRY_CUBLAS(call)                                                                                         \
   do {                                                                                                                 \
     cublasStatus_t blas_ = (call);                                                                                     \
     if (blas_ != CUBLAS_STATUS_SUCCESS) return shoal_cublas_fail(blas_, __FILE__, __LINE__, #call);                    \
   } while (0)
+#ifdef SHOAL_WITH_CUDNN
+shoal_status shoal_cudnn_fail(cudnnStatus_t e, const char *file, int line, const char *what);
 #define SHOAL_TRY_CUDNN(call)                                                                                          \
   do {                                                                                                                 \
     cudnnStatus_t dnn_ = (call);                                                                                       \
     if (dnn_ != CUDNN_STATUS_SUCCESS) return shoal_cudnn_fail(dnn_, __FILE__, __LINE__, #call);                        \
   } while (0)
+#endif
 #endif

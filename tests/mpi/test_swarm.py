@@ -210,9 +210,9 @@ def test_swarm_statistics(glyphs):
 
 
 def test_swarm_straggler(glyphs, jobs):
-    """One rank's steps take 50 ms more.  The others do not wait for it: they make at least 5 times as many."""
+    """One rank's steps take 100 ms more.  The others do not wait for it: they make at least 5 times as many."""
     glyphs(2000, 40)
-    options = sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:50",
+    options = sets(run__epochs=1000, eval__every="1000 epochs", data__batch=4, fault__rank=1, fault__compute="sleep:100",
                    run__log_every="1 steps")
     job = jobs.start(3, "slow", *MLP, *FREE, "--allow-faults", *options)
     wait_for("runs/slow/log.txt", r"step 600:")

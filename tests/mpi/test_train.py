@@ -494,8 +494,10 @@ def test_killed_saving(glyphs, jobs, method):
     assert_equal(newest("whole"), newest("shot"), f"{method}, {done} kills")
     kept = [os.path.basename(c)[:-len(".h5")] for c in checkpoints("shot")]
     shards = len(glob.glob("runs/shot/ckpt/*.shard-0001.h5"))
-    assert shards == len(kept) == 2, "each of them has one, and there is none of another save"
-    assert all(f.startswith(tuple(kept)) for f in os.listdir("runs/shot/ckpt")), os.listdir("runs/shot/ckpt")
+    listing = sorted(os.listdir("runs/shot/ckpt"))
+    # The last one has none if a start found nothing left to do but the end: then ranks hold nothing that differs.
+    assert len(kept) == 2 and 1 <= shards <= 2, f"each of them has one, and there is none of another save: {listing}"
+    assert all(f.startswith(tuple(kept)) for f in listing), listing
 
 
 def test_locks(glyphs):

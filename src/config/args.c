@@ -81,6 +81,17 @@ static void print_help(const shoal_verb_help *help)
 
 /* --- parsing --------------------------------------------------------------------------------------------------- */
 
+/* Whether a verb takes options of a run file. */
+static bool takes_settings(const shoal_verb_help *help)
+{
+  return flags_of(help)[find_flag(help, "--set", sizeof "--set" - 1)].name != NULL;
+}
+
+static const char *habit_of(const shoal_verb_help *help, const char *flag)
+{
+  return takes_settings(help) ? shoal_option_habit(flag) : NULL;
+}
+
 static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, size_t n)
 {
   shoal_status st;
@@ -94,14 +105,14 @@ static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, 
     if (flags_of(help)[i].alias) names[n_names++] = flags_of(help)[i].alias;
   }
   const char *near = strncmp(text, "--", 2) == 0 ? shoal_nearest(flag, names, n_names) : NULL;
-  bool sets = false; /* options of a run file */
-  for (size_t i = 0; i < n_flags; i++) sets |= strcmp(flags_of(help)[i].name, "--set") == 0;
+  const char *habit = near ? NULL : habit_of(help, flag);
   st = SHOAL_FAIL(SHOAL_ERR_USAGE,
-                  near ? "unknown option %s; did you mean %s? (-h lists all)"
-                  : sets
+                  habit  ? "unknown option %s: %s"
+                  : near ? "unknown option %s; did you mean %s? (-h lists all)"
+                  : takes_settings(help)
                       ? "unknown option %s%s; options of the run file are given as in --set optim.lr=0.05; -h lists all"
                       : "unknown option %s%s; -h lists all",
-                  flag, near ? near : "");
+                  flag, habit ? habit : near ? near : "");
 done:
   free(names);
   free(flag);
@@ -136,7 +147,7 @@ static shoal_status take_flag(shoal_args *a, int argc, char **argv, int *at)
   size_t n = is_long ? strcspn(text, "=") : strlen(text), n_flags = count_flags(a->help);
   const char *glued = text[n] ? text + n + 1 : NULL;
   size_t i = find_flag(a->help, text, n);
-  if (i == n_flags && !is_long) { /* -N4 */
+  if (i == n_flags && !is_long && !(n > 2 && habit_of(a->help, text))) { /* -N4, but not -np */
     i = find_flag(a->help, text, 2);
     if (i < n_flags && flags_of(a->help)[i].type == SHOAL_FLAG_SWITCH) i = n_flags;
     glued = text + 2;

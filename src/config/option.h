@@ -117,6 +117,9 @@ shoal_status shoal_config_changes(const shoal_config *c, const char *resolved, c
                                   shoal_config_change *changed, void *ctx);
 /** CRC-32C of the resolved values, without names that start with an entry of `except` (NULL-terminated). */
 uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
+/** What does here what an option of other programs does, "run.max_time", "--nproc_per_node": a text for a message, or NULL if it is
+ *  none that many programs have. */
+const char *shoal_option_habit(const char *name);
 /** Expands ~ and ~/ at the start, $NAME and ${NAME}; "$$" becomes a dollar sign.  Caller frees.  ERR_USAGE for a variable
  *  that is not set and for ~user. */
 shoal_status shoal_path_expand(const char *text, char **out);

@@ -123,12 +123,9 @@ static char *suggest_part(const shoal_config *c, const char *name, bool (*fits)(
   return s.text;
 }
 
-/* Looks for the same last part in any section, then in the same section, then in sections of a similar name, then for a
- * similar last part in any section. */
+/* Looks in the same section, then in sections of a similar name, then for a similar last part in any section. */
 static char *suggest(const shoal_config *c, const char *name)
 {
-  char *same = suggest_part(c, name, is_same_part);
-  if (same) return same;
   const char *part = last_part(name), *meant = suggest_in(c, name, section_length(name), part);
   for (size_t i = 0; !meant && i < c->n; i++) {
     const char *known = c->values[i].option->name;
@@ -209,9 +206,13 @@ static void add_cure(shoal_str *s, const shoal_config *c, const char *name)
       return;
     }
   }
-  char *near = suggest(c, name);
-  const char *other = near ? NULL : find_other(c, last_part(name));
-  if (near)
+  char *near = suggest_part(c, name, is_same_part);
+  const char *habit = near ? NULL : shoal_option_habit(name);
+  if (!near && !habit) near = suggest(c, name);
+  const char *other = near || habit ? NULL : find_other(c, last_part(name));
+  if (habit)
+    shoal_str_add(s, ": %s", habit);
+  else if (near)
     shoal_str_add(s, "; did you mean %s?", near);
   else if (!other)
     add_overview(s, c, name);

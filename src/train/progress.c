@@ -1,11 +1,11 @@
 /* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
-#include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
 #include "slurm/launcher.h"
 #include "train/session.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 double shoal_session_total_s(const shoal_session *s, shoal_trace_kind kind)
@@ -104,14 +104,14 @@ static void tell_of_sharing(const shoal_topo *t)
       sharing, p->gpu_ranks, p->gpu, p->host);
 }
 
-/* OpenMP's own number does not count: threads are by the cores that a rank has. */
+/* OpenMP's own number, of the outermost level in "2,1", does not count: threads are by the cores that a rank has. */
 static void tell_of_threads(const shoal_session *s)
 {
-  int asked = shoal_env_int(NULL, "OMP_NUM_THREADS", 1), threads = s->run.backend->threads;
-  if (asked > threads)
-    shoal_info(
-        "OMP_NUM_THREADS=%d does not count here: %d thread%s by the cores of a rank, or by `threads` in the run file",
-        asked, threads, threads == 1 ? "" : "s");
+  const char *text = getenv("OMP_NUM_THREADS");
+  int asked = text ? atoi(text) : 0, threads = s->run.backend->threads;
+  if (asked > 0 && asked != threads && !shoal_config_given(s->world.config, "threads"))
+    shoal_info("OMP_NUM_THREADS=%s does not count here: %d thread%s by the cores of a rank; --set threads=%d sets them",
+               text, threads, threads == 1 ? "" : "s", asked);
 }
 
 void shoal_session_report_start(const shoal_session *s)

@@ -47,7 +47,9 @@ def test_launch_bits(run_file):
 
     r = start("one", FILE, env={"OMP_NUM_THREADS": "777"})
     assert "OMP_NUM_THREADS=777 does not count here: " in r.stdout, said(r)
-    run([program(), "train", FILE, *sets(run__name="alone")], base=PLAIN_ENV)
+    r = run([program(), "train", FILE, *sets(run__name="alone")], base=PLAIN_ENV, env={"OMP_NUM_THREADS": "1,2"})
+    told = "OMP_NUM_THREADS=1,2 does not count here: " in r.stdout and "--set threads=1 sets them" in r.stdout
+    assert told == (places("alone")[0]["threads"] > 1), said(r)
     assert_equal(newest("one"), newest("alone"), "a plain process")
     if len(mine) > 1:
         start("bound", FILE, "-n", 2, "-c", 1)

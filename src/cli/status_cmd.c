@@ -213,12 +213,15 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
                   s->job ? s->job : "-");
   else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
     shoal_str_add(out, "job %s waits to go on from the newest checkpoint; its last start ended without a word", s->job);
-  else if (long_wait(s))
+  else if (long_wait(s) && r->life != SHOAL_LIFE_DONE)
     shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
   if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
   const char *never = never_starts(s->entry);
-  if (never)
+  if (r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry))
+    shoal_str_add(out, "%sjob %s waits though the run is done: scancel %s", out->len ? "; " : "", s->job,
+                  s->job);
+  else if (never)
     shoal_str_add(out, "%sjob %s never starts, %s: scancel %s, then submit again", out->len ? "; " : "", s->job, never,
                   s->job);
 }
@@ -304,7 +307,7 @@ static void print_json(const shoal_runs *runs, const shoal_queue *q)
 static bool any_job(const shoal_runs *runs)
 {
   bool any = false;
-  for (size_t i = 0; i < runs->n; i++) any = any || (runs->at[i].jobs.n && runs->at[i].life != SHOAL_LIFE_DONE);
+  for (size_t i = 0; i < runs->n; i++) any = any || runs->at[i].jobs.n;
   return any;
 }
 

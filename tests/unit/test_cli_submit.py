@@ -300,7 +300,7 @@ def test_states(work):
     make_run("there", "stopping", job="14")
     make_run("again", "stopped", job="15")
     make_run("wrong", "failed", job="16")
-    make_run("deep/in/the/done", "done")
+    make_run("deep/in/the/done", "done", job="20")
     make_run("deep/in/the/done/ckpt/no", "done")  # not looked at
     make_run("a-rather-long-name-of-a-run-as-people-have/and-another-one", "stopped")
     for name, record in (("new", {"jobs": ["17", "18"]}), ("set", {"jobs": ["19"], "elements": [{"index": 1, "run": "a"}, {"index": 2, "run": "b"}]})):
@@ -317,7 +317,7 @@ def test_states(work):
     assert found["set/a"]["job"] == "19_1" and found["wrong"]["exit_code"] == 4 and 490 < found["quiet"]["age_s"] < 600
     stub("squeue")
     with open("queue", "w") as f:
-        f.write("12|RUNNING|2026-01-31T10:00:00|None\n15|PENDING|2026-01-31T12:34:56|BeginTime\n18|PENDING|N/A|Dependency\n"
+        f.write("12|RUNNING|2026-01-31T10:00:00|None\n15|PENDING|2026-01-31T12:34:56|BeginTime\n18|PENDING|N/A|Dependency\n20|PENDING|N/A|Resources\n"
                 "17|PENDING|N/A|Priority\n19_1|RUNNING|2026-01-31T10:00:00|None\nbroken\n||||||\n")
     asked = states()
     assert {n: r["state"] for n, r in asked.items()} == {**alone, "quiet": "silent", "new": "queued", "set/a": "starting"}
@@ -326,6 +326,7 @@ def test_states(work):
     table = shoal("status").stdout
     assert all(len(line) <= 80 for line in table.splitlines() if "rank 3" not in line), table
     assert f"\nwrong: exit 4: {'rank 3 is gone' * 9}\n" in table, table
+    assert "deep/in/the/done: job 20 waits though the run is done: scancel 20\n" in table, table
     assert re.search(r"^wrong +failed ", shoal("status", "runs/wrong/").stdout, re.M)
     assert re.search(r"^again +stopped +1234  37%  0.1235      2 15         01-31 12:34$", table, re.M), table
     assert re.search(r"^new +queued .* 17         Priority$", table, re.M) and "wrong: exit 4: rank 3 is gone" in table

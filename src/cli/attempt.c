@@ -121,7 +121,7 @@ static bool is_alive_word(const char *state)
   return strcmp(state, "running") == 0 || strcmp(state, "stopping") == 0;
 }
 
-static long long newest_checkpoint(const char *dir)
+long long shoal_newest_checkpoint(const char *dir)
 {
   char *folder = shoal_path_join(dir, "ckpt");
   shoal_ckpt_folder f = { .n = 0 };
@@ -138,7 +138,7 @@ static long long newest_checkpoint(const char *dir)
 /* Slurm has started the job again by itself, and the run had no time for a last word. */
 static shoal_status after_failure(shoal_attempt *b)
 {
-  long long saved = newest_checkpoint(b->dir);
+  long long saved = shoal_newest_checkpoint(b->dir);
   b->failures = b->failures && saved <= b->saved ? b->failures + 1 : 1;
   if (saved > b->saved) b->idle = 0;
   b->saved = saved;
@@ -284,7 +284,7 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   long long step = number_of(status, "step", 0);
   if (strcmp(state, "done") == 0) return 0;
   shoal_memory_kills_told("", b->kills, memory);
-  const char *again = newest_checkpoint(b->dir) < 0
+  const char *again = shoal_newest_checkpoint(b->dir) < 0
                           ? "no checkpoint was saved yet (ckpt.every): submitted again it begins anew"
                           : "submit it again to go on from the newest checkpoint";
   if (is_alive_word(state) && *memory) {

@@ -25,6 +25,8 @@ const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAS
 /** For shoal_launcher_run: whether the run knows of a stop, or has ended. */
 bool shoal_last_word_heard(void *last_word);
 
+long long shoal_newest_checkpoint(const char *dir); /* of a run: its step, by its name; -1: there is none */
+
 typedef struct {
   char *job, *dir;    /* "77" or "70_3"; the folder of the run */
   char *before;       /* status.json as it was; NULL: there was none */

@@ -102,10 +102,17 @@ static void print_command(const shoal_launcher *l, const shoal_texts *program)
 
 enum { BY_SIGNAL = 128 };
 
-/* What the launcher says of how it, or a rank, has ended. */
-static void tell_signal(const shoal_launcher *l, shoal_launcher_end end, int64_t kills)
+/* What a killed run has to go on from. */
+static const char *next_start(const char *dir)
 {
-  const char *again = "the same command goes on from the newest checkpoint";
+  return shoal_newest_checkpoint(dir) < 0 ? "nothing was saved yet, the same command begins where this one did"
+                                          : "the same command goes on from the newest checkpoint";
+}
+
+/* What the launcher says of how it, or a rank, has ended. */
+static void tell_signal(const shoal_launcher *l, const char *dir, shoal_launcher_end end, int64_t kills)
+{
+  const char *again = next_start(dir);
   char memory[SHOAL_MEMORY_KILLS];
   int number = end.code - BY_SIGNAL;
   shoal_memory_kills_told("", kills, memory);
@@ -131,8 +138,7 @@ static int judge_stop(const shoal_last_word *w, shoal_launcher_end end)
     return stopped;
   }
   if (!insisted) return end.code;
-  shoal_warn("ended by a second signal, before the checkpoint of the stop was there: the same command goes on from the "
-             "newest checkpoint");
+  shoal_warn("ended by a second signal, before the checkpoint of the stop was there: %s", next_start(w->dir));
   return BY_SIGNAL + insisted;
 }
 
@@ -177,7 +183,7 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   shoal_last_word_begin(dir, &word);
   shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
   int code = shoal_launcher_stop_asked() ? judge_stop(&word, end) : end.code;
-  if (code == end.code && code > BY_SIGNAL) tell_signal(l, end, kills);
+  if (code == end.code && code > BY_SIGNAL) tell_signal(l, dir, end, kills);
   char state[SHOAL_LAST_WORD_STATE];
   if (code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state)) tell_thread_limit(l->ranks);
   free(word.before);

@@ -139,7 +139,7 @@ def test_launch_stops(run_file):
         assert job.wait(60) == 137
     finally:
         kill_all(job)
-    assert "a rank was ended by signal 9, Killed: the same command" in read("lost.out")
+    assert "a rank was ended by signal 9, Killed: nothing was saved yet, the same command" in read("lost.out")
     assert status("lost")["state"] == "failed" and status("lost")["reason"].startswith("rank 1 ("), status("lost")
     job = begin("killed", "-n", 2)
     job.kill()

@@ -175,6 +175,17 @@ static void tell_thread_limit(int ranks)
       (unsigned long long)l.rlim_cur, ranks, EACH * ranks);
 }
 
+/* srun has its own words for why it started nothing, which are not about this shell. */
+static void tell_srun_failed(const shoal_launcher *l)
+{
+  const char *job = getenv("SLURM_JOB_ID");
+  if (!job || !l->words.n) return;
+  shoal_warn("srun has not started the ranks, as it says above; if job %s is over, its variables are left over in this "
+             "shell: unset "
+             "${!SLURM_@}; in a container, srun needs Slurm's configuration and munge of the host",
+             job);
+}
+
 /* Ends with the exit code of the run, which has said why. */
 static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *program, const char *dir)
 {
@@ -185,7 +196,9 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   int code = shoal_launcher_stop_asked() ? judge_stop(&word, end) : end.code;
   if (code == end.code && code > BY_SIGNAL) tell_signal(l, dir, end, kills);
   char state[SHOAL_LAST_WORD_STATE];
-  if (code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state)) tell_thread_limit(l->ranks);
+  bool silent = code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state);
+  if (silent) tell_thread_limit(l->ranks);
+  if (silent && code == EXIT_FAILURE) tell_srun_failed(l); /* no code of a run */
   free(word.before);
   shoal_relay_end();
   _exit(code);

@@ -11,6 +11,7 @@
  * A program run directly in a batch script is not in a step and counts as a start without a launcher.  Under mpirun the
  * step may be that of its daemons, one task per node, so only the clear case (MPI sees one rank) is refused.
  * Everything else is compared once all ranks can communicate (world.c). */
+#include "base/env.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <stdio.h>
@@ -57,6 +58,11 @@ shoal_status shoal_launch_refuse(const shoal_launch *l)
   if (!old_pmi || sscanf(shoal_world_library(), "Open MPI %d", &version) != 1) return SHOAL_OK;
   bool may_speak_it = version < 5;
   if (may_speak_it && getenv("OMPI_MCA_pmix")) return SHOAL_OK;
+  SHOAL_CHECK(
+      shoal_env_int(NULL, "SLURM_JOB_ID", 0) >= 0, SHOAL_ERR_WORLD,
+      "a launcher of another MPI has started this, as MPICH's or Intel's mpirun (%s is set), and %s needs its own: "
+      "`shoal launch -n RANKS` starts them; or, if the variable is left over, unset ${!PMI_@}",
+      l->launcher, shoal_world_library());
   return SHOAL_FAIL(
       SHOAL_ERR_WORLD,
       "Slurm offers PMI-1 or PMI-2 (%s is set), but %s needs PMIx: start it with `srun --mpi=pmix` "
@@ -76,6 +82,13 @@ static const char *variables_of(const shoal_launch *l)
 shoal_status shoal_launch_check(const shoal_launch *l, int mpi_size, bool allow_singletons)
 {
   if (allow_singletons && mpi_size == 1) return SHOAL_OK;
+  int apart = l->launcher ? 0 : shoal_torch_processes(NULL);
+  SHOAL_CHECK(apart <= 1, SHOAL_ERR_WORLD,
+              "torchrun or the like has started %d processes (WORLD_SIZE), which are no ranks of MPI, so each would "
+              "train alone: "
+              "`shoal launch -n %d` starts them; or, if the variables are left over, unset RANK LOCAL_RANK WORLD_SIZE; "
+              "or set run.allow_singletons if one process is meant",
+              apart, apart);
   int claimed = l->mpirun && mpi_size > 1 ? 0 : l->step_tasks;
   SHOAL_CHECK(
       mpi_size >= claimed, SHOAL_ERR_WORLD,

@@ -6,6 +6,7 @@
  * A process that no launcher started is a world of one; MPI is then never initialised, so `shoal` runs without it on a
  * laptop or a login node.  All collectives here are over all processes. */
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/fabric_impl.h"
@@ -65,6 +66,7 @@ static shoal_status report_on_first_rank(const shoal_world *w, shoal_status st)
                             w->claims.by[SHOAL_SOURCE_PMIX].number[SHOAL_CLAIM_RANK],
                             w->claims.by[SHOAL_SOURCE_SLURM].number[SHOAL_CLAIM_RANK] };
   bool first = kinds[0] <= 0 && kinds[1] <= 0 && kinds[2] <= 0;
+  if (getenv("TORCHELASTIC_RUN_ID")) first = first && shoal_env_int(NULL, "RANK", 0) <= 0;
   return first ? st : shoal_error_told(st);
 }
 

@@ -59,6 +59,12 @@ static void read_launcher(const shoal_env *e, shoal_claims *c)
   }
 }
 
+int shoal_torch_processes(const shoal_env *e)
+{
+  bool one_of_them = shoal_env_int(e, "RANK", 0) >= 0 && shoal_env_int(e, "LOCAL_RANK", 0) >= 0;
+  return one_of_them ? SHOAL_MAX(shoal_env_int(e, "WORLD_SIZE", 1), 0) : 0;
+}
+
 /* Under mpirun the Slurm step is that of mpirun's daemons, not of the ranks.  The PMI variables alone may come from
  * srun or from MPICH's mpiexec, which also sets MPI_LOCALNRANKS. */
 static bool started_by_slurm(const shoal_env *e, const shoal_claims *c)

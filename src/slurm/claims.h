@@ -46,6 +46,8 @@ typedef struct {
  *  @return ERR_WORLD if a Slurm variable cannot be read; `out` then has the claims of the other sources */
 shoal_status shoal_claims_read(const shoal_env *e, const char *host, shoal_claims *out);
 const char *shoal_claims_name(const shoal_claims *c, shoal_source source, shoal_claim_kind kind); /* variable or key */
+/** The processes that torchrun, accelerate or deepspeed say they have started, of which this is one: they are no ranks of MPI.  0: none. */
+int shoal_torch_processes(const shoal_env *e);
 /** Compare the claims of all ranks with the actual placement.  No communication: every rank computes the same result.
  *  @param all      [t->size] in rank order
  *  @param t        the actual placement, not a pretended one

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "slurm/claims.h"
 #include "slurm/job.h"
 #include "slurm/step.h"
 #include <errno.h>
@@ -42,10 +43,24 @@ static const char *other_batch_system(const shoal_env *e)
 {
   static const char *const systems[][2] = { { "PBS_NODEFILE", "PBS" },
                                             { "LSB_DJOB_HOSTFILE", "LSF" },
+                                            { "LSB_MCPU_HOSTS", "LSF" },
                                             { "PE_HOSTFILE", "Grid Engine" } };
   for (size_t i = 0; i < SHOAL_COUNT(systems); i++)
     if (shoal_env_get(e, systems[i][0])) return systems[i][1];
   return NULL;
+}
+
+/* How many ranks such a job is for; 0: not known.  PBS lists a node once for each. */
+static int slots_of(const shoal_env *e, const char *system)
+{
+  const char *nodes = shoal_env_get(e, "PBS_NODEFILE");
+  int n = 0;
+  if (strcmp(system, "PBS") != 0)
+    return SHOAL_MAX(shoal_env_int(e, strcmp(system, "LSF") == 0 ? "LSB_DJOB_NUMPROC" : "NSLOTS", 1), 0);
+  FILE *f = nodes ? fopen(nodes, "re") : NULL;
+  for (int c; f && (c = fgetc(f)) != EOF;) n += c == '\n';
+  if (f) fclose(f);
+  return n;
 }
 
 /* The line with its version, else the first that it prints, without the newline.  It may have complaints first. */
@@ -340,6 +355,9 @@ static shoal_status add_srun(const shoal_env *e, const job *j, const shape *s, b
   SHOAL_TRY(add_number(words, "--cpus-per-task", s->cores));
   if (!binds_by_choice(e)) SHOAL_TRY(shoal_texts_add(words, "--cpu-bind=cores"));
   SHOAL_TRY(shoal_texts_add(words, judges ? "--kill-on-bad-exit=0" : "--kill-on-bad-exit=1"));
+  const char *hands_on =
+      shoal_env_get(e, "SLURM_EXPORT_ENV"); /* of sbatch --export=NONE, and what modules have set since is lost */
+  if (hands_on && strncmp(hands_on, "ALL", 3) != 0) SHOAL_TRY(shoal_texts_add(words, "--export=ALL"));
   /* The step around us has CPUs of the job, and srun would wait until it ends. */
   return j->in_task ? shoal_texts_add(words, "--overlap") : SHOAL_OK;
 }
@@ -496,10 +514,11 @@ static shoal_status plan_here(const shoal_env *e, const shoal_launcher_wish *ask
   shoal_launcher_wish w = *asked;
   const char *system = other_batch_system(e);
   int version;
-  const char *slots = shoal_env_get(e, strcmp(system ? system : "", "LSF") == 0 ? "LSB_DJOB_NUMPROC" : "NSLOTS");
+  char slots[16] = "";
+  if (system && slots_of(e, system)) snprintf(slots, sizeof slots, " %d", slots_of(e, system));
   SHOAL_CHECK(!system || (w.ranks && !w.nodes), SHOAL_ERR_USAGE,
-              "this is a job of %s, whose nodes mpirun takes by itself: give the number of ranks, -n%s%s, and no -N",
-              system, slots ? " " : "", slots ? slots : "");
+              "this is a job of %s, whose nodes mpirun takes by itself: give the number of ranks, -n%s, and no -N",
+              system, slots);
   w.ranks = SHOAL_MAX(w.ranks, 1);
   if (!system) SHOAL_TRY(check_here(&w, site));
   if (w.ranks > 1 || system) {
@@ -529,6 +548,12 @@ static shoal_status check_not_a_rank(const shoal_env *e, bool in_job)
         "without one, or make them the ranks: shoal train; or, if the variable is left over from another launcher, "
         "unset ${!%.*s@}",
         names[i], shoal_env_get(e, names[i]), (int)(strlen(names[i]) - strlen("SIZE")), names[i]);
+  int apart = shoal_torch_processes(e);
+  SHOAL_CHECK(apart <= 1, SHOAL_ERR_WORLD,
+              "torchrun or the like has started %d processes (WORLD_SIZE), each of which would start a run: call "
+              "`shoal launch -n %d` "
+              "without it; or, if the variables are left over, unset RANK LOCAL_RANK WORLD_SIZE",
+              apart, apart);
   return SHOAL_OK;
 }
 

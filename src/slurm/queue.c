@@ -1,8 +1,11 @@
 /* See job.h: Slurm's commands.  They are asked for what only Slurm knows; what a run knows itself is in its folder. */
 #include "base/env.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "slurm/job.h"
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +72,57 @@ static void leave_job(shoal_str *command)
   }
 }
 
+/* The option of sbatch that a variable stands for; caller frees. */
+static char *option_of(const char *variable)
+{
+  static const char *const odd[][2] = {
+    { "TIMELIMIT", "time" }, { "ARRAY_INX", "array" }, { "NO_REQUEUE", "requeue" }, { "REQUEUE", "no-requeue" }
+  }; /* what it would take back */
+  for (size_t i = 0; i < SHOAL_COUNT(odd); i++)
+    if (strcmp(variable, odd[i][0]) == 0) return shoal_strdup_printf("%s", odd[i][1]);
+  char *option = shoal_strdup_printf("%s", variable);
+  for (char *p = option; *p; p++) *p = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
+  return option;
+}
+
+static bool script_says(const char *script, const char *option)
+{
+  static const char begin[] = "#SBATCH --";
+  size_t n = strlen(option);
+  bool says = false;
+  for (const char *at = script; !says && (at = strstr(at, begin));) {
+    at += sizeof begin - 1;
+    says = strncmp(at, option, n) == 0 && strchr("= \n", at[n]);
+  }
+  return says;
+}
+
+/* sbatch takes SBATCH_TIMELIMIT and the like for more than what a script says, also where the script was written just now. */
+static void leave_options(const char *path, shoal_str *command)
+{
+  static const char begin[] = "SBATCH_";
+  char *script = NULL;
+  size_t length;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_read_file(path, &script, &length) != SHOAL_OK) script = NULL; /* sbatch will say so */
+  (void)shoal_error_put(&before);
+  for (char **line = environ; script && *line; line++) {
+    if (strncmp(*line, begin, sizeof begin - 1) != 0) continue;
+    char *name = shoal_strdup_printf("%.*s", (int)strcspn(*line, "="), *line),
+         *option = option_of(name + sizeof begin - 1);
+    if (script_says(script, option)) {
+      if (!command->len) add_word(command, "env");
+      add_word(command, "-u");
+      add_word(command, name);
+      shoal_info("%s of the environment does not count: the script says --%s", *line, option);
+    }
+    free(option);
+    free(name);
+  }
+  free(script);
+}
+
 shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id)
 {
   shoal_str command = { 0 }, said = { 0 };
@@ -79,6 +133,7 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
       "the script is %s",
       script);
   leave_job(&command);
+  leave_options(script, &command);
   add_word(&command, "sbatch");
   add_word(&command, "--parsable");
   for (size_t i = 0; i < more->n; i++) add_word(&command, more->at[i]);

@@ -13,6 +13,9 @@ static const char *const launch_variables[] = {
   "PMIX_RANK",
   "PMIX_NAMESPACE",
   "PMI_RANK",
+  "RANK",
+  "LOCAL_RANK",
+  "WORLD_SIZE",
   "PMI_SIZE",
   "PMI_FD",
   "SLURM_STEP_NUM_TASKS",
@@ -89,10 +92,13 @@ static void test_old_pmi(void)
   if (sscanf(shoal_world_library(), "Open MPI %d", &version) != 1) return;
   int code = start("PMI_RANK=0", false, said, sizeof said);
   CHECK_EQ(code, 3);
+  CHECK_HAS(said, "a launcher of another MPI has started this");
+  code = start("PMI_RANK=0 SLURM_JOB_ID=7", false, said, sizeof said);
+  CHECK_EQ(code, 3);
   CHECK_HAS(said, "PMI_RANK is set");
   CHECK_EQ(!strstr(said, "OMPI_MCA_pmix"), version >= 5);
   if (version < 5) return;
-  code = start("PMI_RANK=0 OMPI_MCA_pmix=s2", false, said, sizeof said);
+  code = start("PMI_RANK=0 SLURM_JOB_ID=7 OMPI_MCA_pmix=s2", false, said, sizeof said);
   CHECK_EQ(code, 3);
   CHECK_HAS(said, "PMI_RANK is set");
 }
@@ -115,6 +121,9 @@ int main(int argc, char **argv)
     { "SLURM_NTASKS=4 SLURM_PROCID=3", 3, "4 tasks" },
     { "SLURM_STEP_ID=1 SLURM_NPROCS=4 SLURM_PROCID=0", 3, "4 tasks" },
     { "SLURM_PROCID=2", 3, "3 tasks" },
+    { "RANK=0 LOCAL_RANK=0 WORLD_SIZE=4", 3, "torchrun or the like has started 4 processes" },
+    { "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1", 0, "" },
+    { "WORLD_SIZE=4", 0, "" }, /* for a program that is yet to be started */
     /* Directly in the batch script of a job of four nodes; and in a step of one task, where everything must fit. */
     { "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_NODEID=0 SLURM_LOCALID=0 SLURM_JOB_NODELIST=n[1-4] SLURM_JOB_NUM_NODES=4 "
       "SLURM_TASKS_PER_NODE=1(x4) SLURMD_NODENAME=n1",
@@ -135,7 +144,8 @@ int main(int argc, char **argv)
     int code = start(cases[i].setting, false, said, sizeof said);
     CHECK_EQ(code, cases[i].exit_code, "%s, said: %s", cases[i].setting, said);
     CHECK_HAS(said, cases[i].words, "%s", cases[i].setting);
-    CHECK(!code || strstr(said, "srun --mpi=pmix"), "%s: %s", cases[i].setting, said);
+    CHECK(!code || strstr(said, "srun --mpi=pmix") || strstr(said, "shoal launch -n 4"), "%s: %s", cases[i].setting,
+          said);
     bool first = !strstr(cases[i].setting, "SLURM_PROCID=") || strstr(cases[i].setting, "SLURM_PROCID=0");
     CHECK(!code || first == !strncmp(said, "shoal: error: ", 14), "%s: the first process speaks: %s", cases[i].setting,
           said);

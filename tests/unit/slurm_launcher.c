@@ -110,6 +110,8 @@ static void not_here(void)
   refused("", 2, 0, 2, &vm, SHOAL_ERR_USAGE, "need 4 cores, and this machine (vm) has 2", "leave out -c");
   refused("", 0, 0, 2, &vm, SHOAL_ERR_USAGE, "-c 2: one rank without Slurm is a plain process", "threads");
   refused("OMPI_COMM_WORLD_SIZE=4\n", 2, 0, 0, &vm, SHOAL_ERR_WORLD, "OMPI_COMM_WORLD_SIZE=4", "without one");
+  refused("RANK=1\nLOCAL_RANK=1\nWORLD_SIZE=4\n", 2, 0, 0, &vm, SHOAL_ERR_WORLD, "4 processes (WORLD_SIZE)",
+          "`shoal launch -n 4` without it");
   refused("PMI_SIZE=4\n", 0, 0, 0, &vm, SHOAL_ERR_WORLD, "PMI_SIZE=4", "shoal train");
 }
 
@@ -121,6 +123,13 @@ static void other_systems(void)
   starts("PE_HOSTFILE=/var/nodes\n", 1, 0, 0, &vm, "mpirun -n 1" MPIRUN4_ANYWHERE " shoal",
          "1 rank on the nodes of this Grid Engine job");
   refused("PBS_NODEFILE=/var/nodes\n", 0, 0, 0, &vm, SHOAL_ERR_USAGE, "this is a job of PBS", "-n");
+  refused("LSB_MCPU_HOSTS=n1 4 n2 4\nLSB_DJOB_NUMPROC=8\n", 0, 0, 0, &vm, SHOAL_ERR_USAGE, "job of LSF",
+          "ranks, -n 8, ");
+  FILE *f = fopen("nodes", "w"); /* a line for each slot */
+  fputs("n1\nn1\nn2\n", f);
+  fclose(f);
+  refused("PBS_NODEFILE=nodes\n", 0, 0, 0, &vm, SHOAL_ERR_USAGE, "job of PBS", "ranks, -n 3, ");
+  remove("nodes");
   refused("LSB_DJOB_HOSTFILE=/var/nodes\n", 8, 2, 0, &vm, SHOAL_ERR_USAGE, "this is a job of LSF", "no -N");
 }
 
@@ -150,6 +159,11 @@ static void equal_nodes(void)
          SRUN "--nodes=3 --ntasks=3 --ntasks-per-node=1 --cpus-per-task=2" BOUND " shoal", "3 ranks on 3 nodes");
   starts("SLURM_JOB_ID=5\nSLURM_NTASKS_PER_NODE=2\nSLURM_CPUS_PER_TASK=3(x2),2\n", 3, 0, 0, &cluster,
          SRUN "--nodes=2 --ntasks=3 --cpus-per-task=2" BOUND " shoal", "3 ranks on 2 nodes");
+  starts(BATCH42 "SLURM_EXPORT_ENV=NONE\n", 4, 2, 0, &cluster, /* of sbatch --export=NONE */
+         SRUN "--nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=1" BOUND " --export=ALL shoal",
+         "4 ranks on 2 nodes");
+  starts(BATCH42 "SLURM_EXPORT_ENV=ALL,A=1\n", 4, 2, 0, &cluster,
+         SRUN "--nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=1" BOUND " shoal", "4 ranks on 2 nodes");
   starts(BATCH42, 4, 2, 0, &cluster, SRUN "--nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=1" BOUND " shoal",
          "4 ranks on 2 nodes");
   /* what the job asked for a task; and a variable that would contradict it */

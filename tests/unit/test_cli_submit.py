@@ -125,10 +125,16 @@ def test_script(work):
     with open("bin/sbatch", "a") as f:
         f.write("env >sbatch.env\n")
     for job in ({}, {"SLURM_JOB_ID": "7", "SLURM_JOBID": "7"}):
-        submit("run.yaml", "--set", "run.name=within", **theirs, **ours, **job)
+        r = submit("run.yaml", "--set", "run.name=within", SBATCH_OPEN_MODE="truncate", SBATCH_NO_REQUEUE="1", **theirs, **ours, **job)
+        assert "SBATCH_OPEN_MODE=truncate of the environment does not count: the script says --open-mode" in r.stdout, r.stdout
         there = dict(line.split("=", 1) for line in read("sbatch.env").splitlines())
         assert {n: v for n, v in there.items() if n.startswith(("SLURM", "PMI", "OMPI_", "SBATCH_"))} == {
             **{n: v for n, v in PLAIN_ENV.items() if n.startswith(("OMPI_MCA_", "PMIX_MCA_"))}, **ours, **({} if job else theirs)}
+    with open("bin/srun", "w") as f:
+        f.write("#!/bin/sh\necho 'srun: error: Invalid job id specified' >&2\nexit 1\n")
+    os.chmod("bin/srun", 0o755)
+    r = shoal("launch", "run.yaml", "-n", "2", code=1, SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1")
+    assert "srun has not started the ranks, as it says above; if job 7 is over" in r.stderr and "unset ${!SLURM_@}" in r.stderr, r.stderr
     r = submit("run.yaml", code=3, REFUSE="1")
     assert "sbatch has not taken the job (exit 1)" in r.stderr and "see squeue before you submit it again" in r.stderr and not os.path.exists("runs/blobs/job.json")
     os.remove("bin/sbatch")

@@ -78,14 +78,31 @@ void shoal_last_word_begin(const char *dir, shoal_last_word *out)
   *out = (shoal_last_word){ dir, text_of(dir, "status.json") };
 }
 
-const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAST_WORD_STATE])
+/* status.json if it was written since then, else NULL; json_decref. */
+static json_t *words_since(const shoal_last_word *w)
 {
   char *now = text_of(w->dir, "status.json");
   json_t *status = now && w->before && strcmp(now, w->before) == 0 ? NULL : parse(now);
+  free(now);
+  return status;
+}
+
+const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAST_WORD_STATE])
+{
+  json_t *status = words_since(w);
   snprintf(state, SHOAL_LAST_WORD_STATE, "%s", word_of(status, "state"));
   json_decref(status);
-  free(now);
   return state;
+}
+
+const char *shoal_last_word_gone(const shoal_last_word *w, char rank[SHOAL_LAST_WORD_RANK])
+{
+  json_t *status = words_since(w);
+  const char *reason = word_of(status, "reason"), *end = strstr(reason, " is gone");
+  bool named = end && strncmp(reason, "rank ", 5) == 0;
+  snprintf(rank, SHOAL_LAST_WORD_RANK, "%.*s", named ? (int)(end - reason) : 6, named ? reason : "a rank");
+  json_decref(status);
+  return rank;
 }
 
 bool shoal_last_word_heard(void *last_word)

@@ -22,6 +22,9 @@ enum { SHOAL_LAST_WORD_STATE = 16 };
 void shoal_last_word_begin(const char *dir, shoal_last_word *out); /* free(before) */
 /** The state that was written since then; "" if nothing was. */
 const char *shoal_last_word_state(const shoal_last_word *w, char state[SHOAL_LAST_WORD_STATE]);
+/** "rank 1 (n2, process 77)": the rank of which a run that has failed since then says that it is gone; "a rank" if it says of none. */
+enum { SHOAL_LAST_WORD_RANK = 160 };
+const char *shoal_last_word_gone(const shoal_last_word *w, char rank[SHOAL_LAST_WORD_RANK]);
 /** For shoal_launcher_run: whether the run knows of a stop, or has ended. */
 bool shoal_last_word_heard(void *last_word);
 

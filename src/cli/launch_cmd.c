@@ -110,18 +110,18 @@ static const char *next_start(const char *dir)
 }
 
 /* What the launcher says of how it, or a rank, has ended. */
-static void tell_signal(const shoal_launcher *l, const char *dir, shoal_launcher_end end, int64_t kills)
+static void tell_signal(const shoal_launcher *l, const shoal_last_word *w, shoal_launcher_end end, int64_t kills)
 {
-  const char *again = next_start(dir);
-  char memory[SHOAL_MEMORY_KILLS];
+  const char *again = next_start(w->dir);
+  char memory[SHOAL_MEMORY_KILLS], rank[SHOAL_LAST_WORD_RANK];
   int number = end.code - BY_SIGNAL;
   shoal_memory_kills_told("", kills, memory);
   if (end.signal)
     shoal_warn("%s was ended by signal %d, %s, and its ranks with it%s%s: %s", l->words.at[0], number,
                strsignal(number), *memory ? "; " : "", memory, again);
   else
-    shoal_warn("a rank was ended by signal %d, %s%s%s: %s", number, strsignal(number), *memory ? "; " : "", memory,
-               again);
+    shoal_warn("%s was ended by signal %d, %s%s%s: %s", shoal_last_word_gone(w, rank), number, strsignal(number),
+               *memory ? "; " : "", memory, again);
 }
 
 /* The exit code of a run that was asked to stop: what it says in status.json counts, as launchers have codes of their own.  USR1 ends a
@@ -194,7 +194,7 @@ static shoal_status run_ranks(const shoal_launcher *l, const shoal_texts *progra
   shoal_last_word_begin(dir, &word);
   shoal_launcher_end end = shoal_launcher_run(l, program, &(shoal_launcher_ear){ shoal_last_word_heard, &word });
   int code = shoal_launcher_stop_asked() ? judge_stop(&word, end) : end.code;
-  if (code == end.code && code > BY_SIGNAL) tell_signal(l, dir, end, kills);
+  if (code == end.code && code > BY_SIGNAL) tell_signal(l, &word, end, kills);
   char state[SHOAL_LAST_WORD_STATE];
   bool silent = code && !shoal_launcher_stop_asked() && !*shoal_last_word_state(&word, state);
   if (silent) tell_thread_limit(l->ranks);

@@ -219,8 +219,7 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
   const char *never = never_starts(s->entry);
   if (r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry))
-    shoal_str_add(out, "%sjob %s waits though the run is done: scancel %s", out->len ? "; " : "", s->job,
-                  s->job);
+    shoal_str_add(out, "%sjob %s waits though the run is done: scancel %s", out->len ? "; " : "", s->job, s->job);
   else if (never)
     shoal_str_add(out, "%sjob %s never starts, %s: scancel %s, then submit again", out->len ? "; " : "", s->job, never,
                   s->job);

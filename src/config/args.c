@@ -112,7 +112,10 @@ static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, 
                   : takes_settings(help)
                       ? "unknown option %s%s; options of the run file are given as in --set optim.lr=0.05; -h lists all"
                       : "unknown option %s%s; -h lists all",
-                  flag, habit ? habit : near ? near : "");
+                  flag,
+                  habit  ? habit
+                  : near ? near
+                         : "");
 done:
   free(names);
   free(flag);

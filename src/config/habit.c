@@ -10,11 +10,14 @@ enum { LONGEST = 32 };
 static const struct {
   const char *words, *instead;
 } habits[] = {
-  { " time maxtime walltime maxwalltime wallclock wallclocklimit walltimelimit timelimit runtime maxruntime traintime timeout "
+  { " time maxtime walltime maxwalltime wallclock wallclocklimit walltimelimit timelimit runtime maxruntime traintime "
+    "timeout "
     "maxh maxhours maxminutes maxseconds duration maxduration stoptimehr ",
-    "no option limits the time of a run: `timeout -s USR1 4h shoal launch RUN.yaml` stops it with a checkpoint after 4 h, "
+    "no option limits the time of a run: `timeout -s USR1 4h shoal launch RUN.yaml` stops it with a checkpoint after 4 "
+    "h, "
     "and a job of Slurm has `shoal submit RUN.yaml --time 4h`" },
-  { " np nproc nprocs nprocpernode nprocesses numproc numprocs numprocesses ntasks numtasks ranks nranks numranks worldsize "
+  { " np nproc nprocs nprocpernode nprocesses numproc numprocs numprocesses ntasks numtasks ranks nranks numranks "
+    "worldsize "
     "slots gpus ngpus numgpus devices numdevices ",
     "the number of ranks is given to launch: shoal launch RUN.yaml -n RANKS" },
   { " nodes nnodes numnodes nummachines ",
@@ -22,16 +25,19 @@ static const struct {
   { " pernode ppn npernode ntaskspernode taskspernode rankspernode processespernode ",
     "how many ranks a node has is said by the job: shoal submit RUN.yaml -N NODES --per-node RANKS" },
   { " cpus ncpus numcpus cores cpuspertask cpusperrank threads nthreads numthreads ompnumthreads ",
-    "a rank has a thread for each of its cores, fewer by --set threads=N; its cores are given to launch or submit: -c CORES" },
+    "a rank has a thread for each of its cores, fewer by --set threads=N; its cores are given to launch or submit: -c "
+    "CORES" },
   { " host hosts hostfile hostlist machinefile nodelist nodefile ",
     "in a job of Slurm launch takes its nodes; elsewhere: mpirun --hostfile FILE -n RANKS shoal train RUN.yaml" },
   { " bindto bind mapby mca oversubscribe allowrunasroot cpubind mpi ",
     "options of mpirun or srun are given to it: mpirun OPTIONS shoal train RUN.yaml" },
-  { " partition queue account qos mem mempercpu gres exclusive signal mailtype mailuser email dependency array requeue nice "
+  { " partition queue account qos mem mempercpu gres exclusive signal mailtype mailuser email dependency array requeue "
+    "nice "
     "reservation constraint ",
     "options of a job are given to submit, those that it does not list as they are: shoal submit RUN.yaml "
     "--sbatch=--mail-type=END" },
-  { " resume resumefrom resumefromcheckpoint autoresume resumetraining restart restartfile restorefile restore continue "
+  { " resume resumefrom resumefromcheckpoint autoresume resumetraining restart restartfile restorefile restore "
+    "continue "
     "continuetraining load loadcheckpoint loadfrom ",
     "the same command goes on from the newest checkpoint by itself, from another one with --resume FILE" },
   { " overwrite overwriteoutputdir force clean fresh fromscratch ",
@@ -40,7 +46,8 @@ static const struct {
     "a run's folder is run.dir/run.name: --set run.dir=FOLDER" },
   { " dryrun ", "shoal config RUN.yaml checks a run file; `--print` of launch and submit shows the command" },
   { " background daemon detach nohup ", "in the background: nohup shoal launch RUN.yaml &" },
-  { " savesteps saveinterval saveevery saveeverynsteps saveperiod saveperiods savefreq checkpointinterval checkpointevery "
+  { " savesteps saveinterval saveevery saveeverynsteps saveperiod saveperiods savefreq checkpointinterval "
+    "checkpointevery "
     "everyntrainsteps interval ",
     "how often a checkpoint is saved is ckpt.every: 10 min, 500 steps or 1 epoch" },
   { " savetotallimit savetopk maxtokeep keeplast keepcheckpointmax ", "how many checkpoints stay is ckpt.keep" },

@@ -123,6 +123,22 @@ static void leave_options(const char *path, shoal_str *command)
   free(script);
 }
 
+/* The number in what sbatch prints: "12" or "12;cluster" in a line of its own, "Submitted batch job 12" where it is a site's script; those
+ * print more.  NULL: none; caller frees. */
+static char *number_in(const char *said)
+{
+  static const char words[] = "Submitted batch job ";
+  char *number = NULL;
+  for (const char *line = said; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+    const char *at = strncmp(line, words, sizeof words - 1) == 0 ? line + sizeof words - 1 : line;
+    size_t n = strspn(at, "0123456789");
+    if (n == 0 || (at == line && !strchr(";\n", at[n]))) continue;
+    free(number);
+    number = shoal_strdup_printf("%.*s", (int)n, at);
+  }
+  return number;
+}
+
 shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id)
 {
   shoal_str command = { 0 }, said = { 0 };
@@ -139,15 +155,16 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
   for (size_t i = 0; i < more->n; i++) add_word(&command, more->at[i]);
   add_word(&command, script);
   int code = run(&command, &said);
-  size_t digits = said.text ? strspn(said.text, "0123456789") : 0; /* "12", or "12;cluster" */
-  if (code != 0 || digits == 0)
+  char *number = code == 0 ? number_in(said.text) : NULL;
+  if (!number && said.text) fputs(said.text, stderr);
+  if (!number)
     st = SHOAL_FAIL(
         SHOAL_ERR_WORLD,
         "sbatch has not taken the job (exit %d), as it says above; the script is %s. If it timed out, the job "
         "may be there all the same: see squeue before you submit it again",
         code, script);
   else
-    *id = shoal_strdup_printf("%.*s", (int)digits, said.text);
+    *id = number;
   shoal_str_free(&command);
   shoal_str_free(&said);
   return st;

@@ -288,12 +288,12 @@ void shoal_session_tell_pause(shoal_session *s)
 
 void shoal_session_report_live(shoal_session *s, double loss)
 {
+  s->record.loss = loss; /* also where this rank has the last word, because rank 0 is lost */
   if (!shoal_session_is_root(s)) return;
   bool live = shoal_log_is_tty() && !s->world.args->quiet && shoal_seconds_since(s->record.shown_ns) >= 0.1;
   shoal_period every = s->world.choice.log_every;
   bool line = every.unit == SHOAL_PER_SECONDS ? shoal_seconds_since(s->record.logged_ns) >= every.value
                                               : shoal_session_due(every, SHOAL_PER_STEPS, s->run.step);
-  s->record.loss = loss;
   if (shoal_seconds_since(s->record.told_ns) >= 1) tell_folder(s, false);
   if (!live && !line) return;
   progress_figures f = measure_progress(s, epochs_done(s, false), loss);

@@ -134,13 +134,14 @@ def test_launch_stops(run_file):
     start("term", FILE, "-n", 2)
     assert_equal(newest("whole"), newest("term"), "stopped by TERM and started again")
     job = begin("lost", "-n", 2)
-    os.kill(places("lost")[1]["pid"], signal.SIGKILL)  # mpirun then sends TERM to rank 0, which nobody has asked to stop
+    os.kill(places("lost")[0]["pid"], signal.SIGKILL)  # mpirun then sends TERM to rank 1, which nobody has asked to stop
     try:
         assert job.wait(60) == 137
     finally:
         kill_all(job)
-    assert "a rank was ended by signal 9, Killed: nothing was saved yet, the same command" in read("lost.out")
-    assert status("lost")["state"] == "failed" and status("lost")["reason"].startswith("rank 1 ("), status("lost")
+    assert re.search(r"rank 0 \(\S+, process \d+\) was ended by signal 9, Killed: nothing was saved yet, the same command", read("lost.out"))
+    assert status("lost")["state"] == "failed" and status("lost")["reason"].startswith("rank 0 ("), status("lost")
+    assert status("lost")["progress"]["loss"], "rank 1 has the last word, and a loss of its own"
     job = begin("killed", "-n", 2)
     job.kill()
     job.wait()

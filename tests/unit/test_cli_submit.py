@@ -135,6 +135,11 @@ def test_script(work):
     os.chmod("bin/srun", 0o755)
     r = shoal("launch", "run.yaml", "-n", "2", code=1, SLURM_JOB_ID="7", SLURM_JOB_NUM_NODES="1")
     assert "srun has not started the ranks, as it says above; if job 7 is over" in r.stderr and "unset ${!SLURM_@}" in r.stderr, r.stderr
+    for words in ("5 hours are left\\n777;c", "Submitted batch job 777 on c"):  # by a script of the site
+        with open("bin/sbatch", "w") as f:
+            f.write(f"#!/bin/sh\nprintf '{words}\\n'\n[ -z \"$REFUSE\" ] || exit 1\n")
+        assert submit("run.yaml", "--set", "run.name=site").stdout.startswith("job 777: ")
+    assert "Submitted batch job 777 on c\n" in submit("run.yaml", code=3, REFUSE="1").stderr
     r = submit("run.yaml", code=3, REFUSE="1")
     assert "sbatch has not taken the job (exit 1)" in r.stderr and "see squeue before you submit it again" in r.stderr and not os.path.exists("runs/blobs/job.json")
     os.remove("bin/sbatch")

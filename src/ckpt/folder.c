@@ -271,6 +271,20 @@ shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_
   return st;
 }
 
+long long shoal_ckpt_newest(const char *run)
+{
+  char *folder = shoal_path_join(run, "ckpt");
+  shoal_ckpt_folder f = { .n = 0 };
+  long long step = -1;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_ckpt_folder_scan(folder, &f) == SHOAL_OK && f.n) step = (long long)f.at[0].step;
+  (void)shoal_error_put(&before);
+  shoal_ckpt_folder_free(&f);
+  free(folder);
+  return step;
+}
+
 char *shoal_ckpt_folder_of(const char *path)
 {
   char *inner = shoal_path_join(path, "ckpt");

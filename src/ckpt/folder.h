@@ -9,6 +9,8 @@
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
 /** The folder of the checkpoints of a run: ckpt/ in `path` if there is one, else `path` itself; caller frees. */
 char *shoal_ckpt_folder_of(const char *path);
+/** The step of the newest checkpoint in the folder of a run, by the names of the files alone.  -1: there is none, or none is seen. */
+long long shoal_ckpt_newest(const char *run);
 /** The checkpoint that a user means by `path`: a file, or of a run folder the newest one that verifies.  ERR_IO if it holds none.
  *  Caller frees. */
 shoal_status shoal_ckpt_find(const char *path, char **out);

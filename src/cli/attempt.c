@@ -138,24 +138,10 @@ static bool is_alive_word(const char *state)
   return strcmp(state, "running") == 0 || strcmp(state, "stopping") == 0;
 }
 
-long long shoal_newest_checkpoint(const char *dir)
-{
-  char *folder = shoal_path_join(dir, "ckpt");
-  shoal_ckpt_folder f = { .n = 0 };
-  long long step = -1;
-  shoal_error before;
-  shoal_error_take(&before);
-  if (shoal_ckpt_folder_scan(folder, &f) == SHOAL_OK && f.n) step = (long long)f.at[0].step;
-  (void)shoal_error_put(&before);
-  shoal_ckpt_folder_free(&f);
-  free(folder);
-  return step;
-}
-
 /* Slurm has started the job again by itself, and the run had no time for a last word. */
 static shoal_status after_failure(shoal_attempt *b)
 {
-  long long saved = shoal_newest_checkpoint(b->dir);
+  long long saved = shoal_ckpt_newest(b->dir);
   b->failures = b->failures && saved <= b->saved ? b->failures + 1 : 1;
   if (saved > b->saved) b->idle = 0;
   b->saved = saved;
@@ -301,7 +287,7 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   long long step = number_of(status, "step", 0);
   if (strcmp(state, "done") == 0) return 0;
   shoal_memory_kills_told("", b->kills, memory);
-  const char *again = shoal_newest_checkpoint(b->dir) < 0
+  const char *again = shoal_ckpt_newest(b->dir) < 0
                           ? "no checkpoint was saved yet (ckpt.every): submitted again it begins anew"
                           : "submit it again to go on from the newest checkpoint";
   if (is_alive_word(state) && *memory) {

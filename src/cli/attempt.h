@@ -28,8 +28,6 @@ const char *shoal_last_word_gone(const shoal_last_word *w, char rank[SHOAL_LAST_
 /** For shoal_launcher_run: whether the run knows of a stop, or has ended. */
 bool shoal_last_word_heard(void *last_word);
 
-long long shoal_newest_checkpoint(const char *dir); /* of a run: its step, by its name; -1: there is none */
-
 typedef struct {
   char *job, *dir;    /* "77" or "70_3"; the folder of the run */
   char *before;       /* status.json as it was; NULL: there was none */

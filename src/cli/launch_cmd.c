@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
 #include "cli/attempt.h"
 #include "cli/cli.h"
 #include "cli/job_flags.h"
@@ -105,8 +106,8 @@ enum { BY_SIGNAL = 128 };
 /* What a killed run has to go on from. */
 static const char *next_start(const char *dir)
 {
-  return shoal_newest_checkpoint(dir) < 0 ? "nothing was saved yet, the same command begins where this one did"
-                                          : "the same command goes on from the newest checkpoint";
+  return shoal_ckpt_newest(dir) < 0 ? "nothing was saved yet, the same command begins where this one did"
+                                    : "the same command goes on from the newest checkpoint";
 }
 
 /* What the launcher says of how it, or a rank, has ended. */
@@ -137,6 +138,12 @@ static int judge_stop(const shoal_last_word *w, shoal_launcher_end end)
     shoal_info("stopped on request, before the training began");
     return stopped;
   }
+  bool launchers = end.code == EXIT_FAILURE || end.code > BY_SIGNAL; /* no code of a run */
+  if (!insisted && launchers && *state)
+    shoal_warn(
+        "the launcher has ended the ranks before the checkpoint of the stop was there, as where TERM goes to every "
+        "process of a job, and so to mpirun, too (USR1 does not do that): %s",
+        next_start(w->dir));
   if (!insisted) return end.code;
   shoal_warn("ended by a second signal, before the checkpoint of the stop was there: %s", next_start(w->dir));
   return BY_SIGNAL + insisted;

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
 #include "report/metrics.h"
 #include "report/runs.h"
 #include "report/watch_impl.h"
@@ -75,6 +76,7 @@ static void take_status(shoal_watch *w, const json_t *j)
   w->waiting = shoal_json_real_of(p, "waiting");
   w->left_s = shoal_json_real_of(p, "left_s");
   w->gone = shoal_run_process_gone(json_object_get(j, "process"));
+  w->saved = shoal_ckpt_newest(w->dir) >= 0;
   shoal_memory_kills_since(json_object_get(j, "process"), w->memory);
   if (goes_on) add_point(&w->live, step, w->loss);
 }

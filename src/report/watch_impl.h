@@ -19,6 +19,7 @@ struct shoal_watch {
   double epoch, epochs, done, loss, lr, test_loss, test_acc, samples_per_s, waiting, left_s;
   double age_s;                    /* since it was written */
   bool gone;                       /* its process was on this host, and is there no more */
+  bool saved;                      /* there is a checkpoint */
   char memory[SHOAL_MEMORY_KILLS]; /* that it has run out on this host since, or "" */
   /* of metrics.csv: the training loss of epochs and the test loss of evaluations; and of status.json while watching */
   shoal_watch_curve train, test, live;

@@ -105,7 +105,8 @@ static void add_state(page *p)
   bool runs = says_running(w);
   if (runs && w->gone && w->memory[0]) say(p, "%s", w->memory);
   if (runs && w->gone)
-    say(p, "its process on this host is gone: it was killed; the same command goes on from its newest checkpoint");
+    say(p, "its process on this host is gone: it was killed; the same command %s",
+        w->saved ? "goes on from its newest checkpoint" : "begins anew, for nothing was saved yet");
   else if (is_silent(w))
     say(p, "no sign of life for %s: it was killed, is suspended, or its host cannot reach this folder",
         shoal_format_seconds(w->age_s, age, sizeof age));

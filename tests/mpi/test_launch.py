@@ -207,6 +207,15 @@ def test_launch_first_moments(run_file):
         assert status("odd")["state"] == "stopped"
     finally:
         kill_all(job)
+    job = begin_by("all", "mkdir runs/all; echo '{\"state\": \"stopping\"}' >runs/all/status.json; trap 'exit 1' USR1; >all.begun\n"
+                          "while :; do sleep 0.1; done 2>/dev/null\n")  # mpirun had TERM, too, as by PBS's qdel
+    try:
+        wait_until("the stand-in", lambda: os.path.exists("all.begun"))
+        job.send_signal(signal.SIGTERM)
+        assert job.wait(60) == 1
+        assert "ended the ranks before the checkpoint of the stop was there" in (told := job.stdout.read()) and "nothing was saved yet" in told, told
+    finally:
+        kill_all(job)
     job = begin_by("orphans", "exec $real \"$@\"\n")
     try:
         wait_until("the first steps", lambda: "checkpoint: kill" in log("orphans"))

@@ -84,7 +84,8 @@ static int disk_facts(const char *path, disk *out)
   free(place);
   if (!known) return error ? error : EIO;
   file_system system = find_file_system((uint32_t)facts.f_type);
-  *out = (disk){ .free_bytes = (uint64_t)space.f_bavail * space.f_frsize,
+  const bool counted = space.f_blocks > 0; /* some of FUSE and of a network give no numbers at all */
+  *out = (disk){ .free_bytes = counted ? (uint64_t)space.f_bavail * space.f_frsize : UINT64_MAX,
                  .inodes = space.f_favail == 0 ? space.f_files : 0,
                  .type = system.name,
                  .local = system.local };
@@ -110,7 +111,9 @@ const char *shoal_space_left(const char *path, int error, char buf[SHOAL_SPACE_L
              shoal_format_bytes((double)shoal_limit_file_size(), amount, sizeof amount));
   if ((error != ENOSPC && error != EDQUOT) || disk_facts(path, &d) != 0) return buf;
   shoal_format_bytes((double)d.free_bytes, amount, sizeof amount);
-  if (error == EDQUOT && d.quota_inodes)
+  if (d.free_bytes == UINT64_MAX)
+    snprintf(buf, SHOAL_SPACE_LEFT, " (on %s, which does not say how much is free)", d.type);
+  else if (error == EDQUOT && d.quota_inodes)
     snprintf(buf, SHOAL_SPACE_LEFT,
              " (no room for more files on %s: the %" PRIu64 " inodes of this %s's quota are used; %s free)", d.type,
              d.quota_inodes, d.whose_inodes, amount);
@@ -171,13 +174,16 @@ const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING])
 
 shoal_status shoal_io_fault(const char *verb, const char *path, int error)
 {
-  char space[SHOAL_SPACE_LEFT], why[SHOAL_DANGLING];
+  char space[SHOAL_SPACE_LEFT], why[SHOAL_DANGLING], *shown = shoal_strdup_printf("%s", path);
   if (error == ENOENT)
     shoal_why_missing(path, why);
   else
     shoal_dangling(path, why);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s", verb, path, strerror(error),
-                    shoal_space_left(path, error, space), why);
+  shoal_drop_temporary(shown);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s", verb, shown, strerror(error),
+                               shoal_space_left(path, error, space), why);
+  free(shown);
+  return st;
 }
 
 shoal_status shoal_make_dir(const char *path)
@@ -332,14 +338,19 @@ static int write_all(int fd, const char *data, size_t n)
   return 0;
 }
 
-/* fsync by name.  Some network file systems answer EINVAL for a folder; there the server orders the operations. */
+int shoal_sync(int fd)
+{
+  if (fsync(fd) == 0) return 0;
+  return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP ? 0 : errno;
+}
+
 static int sync_path(const char *path, int flags)
 {
   int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
   if (fd < 0) return errno;
-  int error = fsync(fd) != 0 ? errno : 0;
+  int error = shoal_sync(fd);
   close(fd);
-  return (flags & O_DIRECTORY) && error == EINVAL ? 0 : error;
+  return error;
 }
 
 shoal_status shoal_commit_file(const char *tmp, const char *path)
@@ -373,6 +384,23 @@ shoal_status shoal_write_file(const char *path, const void *data, size_t n)
   return st;
 }
 
+bool shoal_write_over(const char *path, const char *text)
+{
+  struct stat info;
+  int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  bool there = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode), written = false;
+  const size_t n = strlen(text), all = there ? SHOAL_MAX(n, (size_t)info.st_size) : 0;
+  char *padded = there ? malloc(all + 1) : NULL;
+  if (padded) {
+    memset(padded, ' ', all);
+    memcpy(padded, text, n);
+    written = pwrite(fd, padded, all, 0) == (ssize_t)all && shoal_sync(fd) == 0;
+    free(padded);
+  }
+  if (fd >= 0) close(fd);
+  return written;
+}
+
 const char *shoal_host_name(char host[SHOAL_HOST_NAME])
 {
   if (gethostname(host, SHOAL_HOST_NAME) != 0 || !host[0]) strcpy(host, "localhost");
@@ -391,6 +419,15 @@ char *shoal_temporary_name(const char *path)
   free(folder);
   free(name);
   return joined;
+}
+
+void shoal_drop_temporary(char *path)
+{
+  char *base = path + (shoal_path_base(path) - path), *end = NULL;
+  if (!shoal_is_temporary(base)) return;
+  for (char *at = base; (at = strstr(at, ".tmp-")); at++) end = at;
+  *end = '\0';
+  memmove(base, base + 1, strlen(base));
 }
 
 bool shoal_is_temporary(const char *name)

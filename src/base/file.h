@@ -27,6 +27,9 @@ shoal_status shoal_open_new(const char *path, const char *shown, int *fd_out);
 shoal_status shoal_open_append(const char *path, FILE **out);
 shoal_status shoal_read_file(const char *path, char **text_out, size_t *n_out); /* NUL-terminated; caller frees */
 shoal_status shoal_write_file(const char *path, const void *data, size_t n);    /* atomic, durable */
+/** Writes a text over one that is there, in place, for want of room for a second file; what was longer ends in spaces.  False if it could
+ *  not be written, or is not there. */
+bool shoal_write_over(const char *path, const char *text);
 /** Make a finished temporary file durable and rename it: fsync(tmp), rename, fsync(folder). */
 shoal_status shoal_commit_file(const char *tmp, const char *path);
 /** "DIR/.NAME.tmp-HOST-PID", to be written and passed to shoal_commit_file; shoal_is_temporary recognises leftovers. */
@@ -43,7 +46,7 @@ shoal_status shoal_expect_folder(const char *path);
  *  not fit the disk, a quota or the limit on the size of files. */
 shoal_status shoal_expect_room(const char *path, const char *what, double bytes);
 enum { SHOAL_SPACE_LEFT = 160 };
-/** Bytes that can be written at `path`, and for messages the type ("ext4", "nfs") of the file system; where a quota leaves less
+/** Bytes that can be written at `path`, UINT64_MAX if its file system does not say, and for messages the type ("ext4", "nfs") of the file system; where a quota leaves less
  *  than is free, that number and "ext4, this user's quota".  The text lives until the thread's next call. */
 shoal_status shoal_disk_facts(const char *path, uint64_t *free_bytes, const char **type);
 /** The numbers behind an errno: " (3.2 MiB free on nfs)" if the disk or a quota is full, " (no room for more files …)" if it has
@@ -57,6 +60,11 @@ bool shoal_working_folder_gone(void); /* it was removed, so no relative path lea
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
 /** Of a path that is not there: the same, or that "runs/PATH" is, or where a relative one begins, " (from the working folder, DIR)". */
 const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING]);
-/** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it. */
+/** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it.  Of a temporary file the final name is shown. */
 shoal_status shoal_io_fault(const char *verb, const char *path, int error);
+/** Turns "runs/.step-1.h5.tmp-host-12" into "runs/step-1.h5", in place; other names stay. */
+void shoal_drop_temporary(char *path);
+/** fsync.  Its errno, or 0 for success and where the file system has no such call, as some of a network and of FUSE: then its server
+ *  decides how durable a file is. */
+int shoal_sync(int fd);
 #endif

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
@@ -154,10 +155,11 @@ static bool write_line(FILE *to, const char *prefix, const char *text)
 static void write_file_line(const char *prefix, const char *text)
 {
   if (write_line(logger.file, prefix, text) || logger.failed) return;
-  char warning[512];
+  char warning[512], space[SHOAL_SPACE_LEFT];
+  int error = errno;
   logger.failed = true;
-  snprintf(warning, sizeof warning, "cannot write %s: %s; lines may be missing there, this run goes on", logger.name,
-           strerror(errno));
+  snprintf(warning, sizeof warning, "cannot write %s: %s%s; lines may be missing there, this run goes on", logger.name,
+           strerror(error), shoal_space_left(logger.name, error, space));
   write_line(stderr, "shoal: warning: ", warning);
 }
 

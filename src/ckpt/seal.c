@@ -137,7 +137,8 @@ static shoal_status append_seal(int fd, const char *path, const shoal_ckpt_index
   s.crc = shoal_crc32c(0, &s, offsetof(seal_bytes, crc));
   SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes, text->text, text->len));
   SHOAL_TRY(shoal_ckpt_write_at(fd, path, s.hdf5_bytes + text->len, &s, sizeof s));
-  if (fsync(fd) != 0) return shoal_io_fault("write", path, errno);
+  int error = shoal_sync(fd);
+  if (error) return shoal_io_fault("write", path, error);
   posix_fadvise(fd, 0, 0,
                 POSIX_FADV_DONTNEED); /* only a hint; if ignored, the verification reads from the page cache */
   return SHOAL_OK;

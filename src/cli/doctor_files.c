@@ -77,7 +77,8 @@ static double write_speed(const char *dir, size_t bytes, shoal_status *st)
     if (n > 0) done += (size_t)n;
     if (n <= 0) *st = shoal_io_fault("write", name, n < 0 ? errno : ENOSPC);
   }
-  if (*st == SHOAL_OK && fsync(fd) != 0) *st = shoal_io_fault("sync", name, errno);
+  int error = *st == SHOAL_OK ? shoal_sync(fd) : 0;
+  if (error) *st = shoal_io_fault("sync", name, error);
   double seconds = shoal_seconds_since(t0);
   if (fd >= 0) close(fd);
   unlink(name);

@@ -70,11 +70,12 @@ shoal_status shoal_h5_draft_open(shoal_h5_draft *d, const char *path, uint64_t b
 
 shoal_status shoal_h5_draft_close(shoal_h5_draft *d)
 {
+  static const char last[] = "write the last part of";
   shoal_h5 file = d->file;
   shoal_h5_init();
-  H5_TRY(H5Fflush(file.id, H5F_SCOPE_LOCAL), "cannot write the last part of %s", d->path);
+  if (H5Fflush(file.id, H5F_SCOPE_LOCAL) < 0) return shoal_h5_fail_on(__FILE__, __LINE__, last, d->path);
   d->file = (shoal_h5){ 0 };
-  H5_TRY(H5Fclose(file.id), "cannot write the last part of %s", d->path);
+  if (H5Fclose(file.id) < 0) return shoal_h5_fail_on(__FILE__, __LINE__, last, d->path);
   return SHOAL_OK;
 }
 

@@ -99,16 +99,6 @@ shoal_status shoal_h5_fail(const char *file, int line, const char *format, ...)
   return shoal_fail(SHOAL_ERR_IO, file, line, "%s%s%s", text, reason[0] ? ": " : "", reason);
 }
 
-/* Turns ".step-1.h5.tmp-host-12" into "step-1.h5", in place. */
-static void drop_temporary(char *path)
-{
-  char *base = path + (shoal_path_base(path) - path), *end = NULL;
-  if (!shoal_is_temporary(base)) return;
-  for (char *at = base; (at = strstr(at, ".tmp-")); at++) end = at;
-  *end = '\0';
-  memmove(base, base + 1, strlen(base));
-}
-
 static void name_place(hid_t at, const char *name, const char *file, char buf[SHOAL_H5_WHERE])
 {
   char object[SHOAL_H5_WHERE / 4] = "";
@@ -124,7 +114,7 @@ const char *shoal_h5_where(hid_t at, const char *name, char buf[SHOAL_H5_WHERE])
 {
   char file[SHOAL_H5_WHERE / 2] = "";
   if (H5Iget_type(at) == H5I_ATTR || H5Fget_name(at, file, sizeof file) < 0) file[0] = '\0';
-  drop_temporary(file);
+  shoal_drop_temporary(file);
   name_place(at, name, file, buf);
   return buf;
 }
@@ -138,21 +128,32 @@ void shoal_h5_note(hid_t at, const char *name)
 }
 
 /* See shoal_space_left; HDF5 gives the system's text for the error, not its number. */
-static void space_left(hid_t at, const char *reason, char buf[SHOAL_SPACE_LEFT])
+static void space_left(const char *path, const char *reason, char buf[SHOAL_SPACE_LEFT])
 {
   static const int known[] = { EFBIG, ENOSPC, EDQUOT };
-  char path[SHOAL_H5_WHERE];
   buf[0] = '\0';
   for (size_t i = 0; i < SHOAL_COUNT(known); i++)
-    if (strcmp(reason, strerror(known[i])) == 0 && H5Fget_name(at, path, sizeof path) >= 0)
-      shoal_space_left(path, known[i], buf);
+    if (strcmp(reason, strerror(known[i])) == 0) shoal_space_left(path, known[i], buf);
+}
+
+shoal_status shoal_h5_fail_on(const char *file, int line, const char *verb, const char *path)
+{
+  char reason[SHOAL_H5_REASON], space[SHOAL_SPACE_LEFT], *shown = shoal_strdup_printf("%s", path);
+  shoal_h5_error_reason(reason);
+  space_left(path, reason, space);
+  shoal_drop_temporary(shown);
+  H5Eclear2(H5E_DEFAULT);
+  shoal_status st =
+      shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, shown, reason[0] ? ": " : "", reason, space);
+  free(shown);
+  return st;
 }
 
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name)
 {
-  char reason[SHOAL_H5_REASON], where[SHOAL_H5_WHERE], space[SHOAL_SPACE_LEFT];
+  char reason[SHOAL_H5_REASON], where[SHOAL_H5_WHERE], space[SHOAL_SPACE_LEFT] = "", path[SHOAL_H5_WHERE];
   shoal_h5_error_reason(reason);
-  space_left(at, reason, space);
+  if (H5Fget_name(at, path, sizeof path) >= 0) space_left(path, reason, space);
   shoal_h5_where(at, name, where);
   return shoal_fail(SHOAL_ERR_IO, file, line, "cannot %s %s%s%s%s", verb, where, reason[0] ? ": " : "", reason, space);
 }

@@ -225,7 +225,7 @@ shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out)
   hid_t fapl = access_list(false, true, false);
   if (fapl < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path);
   hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
-  shoal_status st = file < 0 ? shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path) : SHOAL_OK;
+  shoal_status st = file < 0 ? shoal_h5_fail_on(__FILE__, __LINE__, "create", path) : SHOAL_OK;
   H5Pclose(fapl);
   if (st == SHOAL_OK && !is_same_file(file, fd)) {
     H5Fclose(file);

@@ -31,6 +31,8 @@ void shoal_h5_note(hid_t at, const char *name);
 /** Fail with "cannot VERB WHERE: REASON" right after a failed HDF5 call on `name` below `at`; adds the free bytes if
  *  the disk is full.  Returns ERR_IO. */
 shoal_status shoal_h5_fail_at(const char *file, int line, const char *verb, hid_t at, const char *name);
+/** The same of a whole file: "cannot VERB PATH: REASON". */
+shoal_status shoal_h5_fail_on(const char *file, int line, const char *verb, const char *path);
 #define H5_GOTO(st, call, label, verb, at, name)                                                                       \
   do {                                                                                                                 \
     if ((call) < 0) {                                                                                                  \

@@ -195,6 +195,14 @@ static void add_place(const shoal_folder *f, bool by_thread, shoal_json *j)
   shoal_json_uint(j, "epoch", told ? f->figures.epoch : atomic_load(&f->epoch));
 }
 
+static bool overwrite(const shoal_folder *f, const char *name, const char *text)
+{
+  char *path = shoal_path_join(f->dir, name);
+  bool written = shoal_folder_is_ours(f) && shoal_write_over(path, text);
+  free(path);
+  return written;
+}
+
 static shoal_status write_status(shoal_folder *f, const char *state, int exit_code, const char *reason, bool by_thread)
 {
   char now[40];
@@ -215,6 +223,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   add_process(f, &j);
   shoal_json_end(&j);
   if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
+  if (st == SHOAL_ERR_IO && !f->running && overwrite(f, "status.json", j.text.text)) st = SHOAL_OK; /* the last word */
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
   return st;
@@ -388,7 +397,7 @@ static shoal_status take(shoal_folder *f, bool *again)
   *again = left_s > 0;
   if (*again) return SHOAL_OK;
   f->token = shoal_lease_token(f->lease);
-  SHOAL_TRY(sweep(f));
+  if (sweep(f) != SHOAL_OK) shoal_warn("%s; it stays", shoal_error_text(SHOAL_ERR_IO));
   bool torn;
   int logged = logged_attempt(f, &torn);
   last_word before = read_last_word(f);

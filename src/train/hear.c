@@ -156,8 +156,7 @@ void shoal_session_tell_stop(shoal_session *s)
              format_stop_steps(s, "", steps, sizeof steps), shoal_format_seconds(step_s(s), step, sizeof step),
              shoal_format_seconds(save_estimate_s(s), save, sizeof save));
   if (!shoal_folder_is_ours(&s->world.folder)) return;
-  shoal_status st = shoal_session_status(s, "stopping", 0, "asked to stop by a signal; not saved yet");
-  if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
+  shoal_session_refresh_status(s, "stopping", "asked to stop by a signal; not saved yet");
 }
 
 /* The process of `shoal launch` that mpirun, our parent, is a child of; 0: mpirun was called otherwise. */

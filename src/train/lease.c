@@ -182,12 +182,13 @@ static life judge(shoal_lease *l, const holder *h, const struct stat *s, double 
 static shoal_status write_lease(shoal_lease *l, const char *path)
 {
   const holder *me = &l->me;
-  if (dprintf(l->fd, "job %s host %s pid %ld started %" PRIu64 " restarts %ld boot %s pids %s token %016" PRIx64 "\n",
+  bool written =
+      dprintf(l->fd, "job %s host %s pid %ld started %" PRIu64 " restarts %ld boot %s pids %s token %016" PRIx64 "\n",
               me->job, me->host, me->pid, me->started, me->restarts, me->kernel.boot, me->kernel.pid_space,
-              me->token) > 0 &&
-      fsync(l->fd) == 0) /* the file stays open, and other nodes look for it now */
-    return SHOAL_OK;
-  shoal_status st = shoal_io_fault("write", path, errno);
+              me->token) > 0;
+  int error = written ? shoal_sync(l->fd) : errno; /* the file stays open, and other nodes look for it now */
+  if (!error) return SHOAL_OK;
+  shoal_status st = shoal_io_fault("write", path, error);
   unlink(path);
   close(l->fd);
   l->fd = -1;

@@ -230,6 +230,14 @@ shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_
   return shoal_folder_status(&s->world.folder, state, exit_code, reason, s->run.step, s->clock.epoch);
 }
 
+void shoal_session_refresh_status(shoal_session *s, const char *state, const char *reason)
+{
+  shoal_status st = shoal_session_status(s, state, 0, reason);
+  if (st != SHOAL_OK && !s->record.untrue)
+    shoal_warn("status.json is not up to date, training goes on: %s", shoal_error_text(st));
+  s->record.untrue = st != SHOAL_OK;
+}
+
 /* The live line: as many parts as the terminal has room for, the most important ones first, none cut. */
 static void show_live(const shoal_session *s, const progress_figures *f)
 {

@@ -448,7 +448,7 @@ shoal_status shoal_session_find(shoal_session *s)
 
 /* Going back to an earlier checkpoint, or to one of another run, begins another branch: what came after it is set aside
  * under a name that neither `auto` nor prune look at. */
-static shoal_status begin_branch(const shoal_session *s)
+static shoal_status begin_branch(shoal_session *s)
 {
   const shoal_folder *f = &s->world.folder;
   size_t n = 0;
@@ -464,13 +464,13 @@ static shoal_status begin_branch(const shoal_session *s)
   if (n > 0) {
     char *to = shoal_strdup_printf("%s/%s", f->ckpt, name);
     if (st == SHOAL_OK) st = shoal_folder_copy_metrics(f, to);
-    shoal_info("%zu checkpoint%s of %s are of another branch now: set aside in %s", n, n == 1 ? "" : "s",
-               step >= 0 ? "later steps" : "this folder's own steps", to);
+    shoal_info("%zu checkpoint%s of %s %s set aside in %s: from here on this run is another branch", n,
+               n == 1 ? "" : "s", step >= 0 ? "later steps" : "this folder's own steps", n == 1 ? "is" : "are", to);
     free(to);
   }
   free(name);
   if (st == SHOAL_OK && s->world.resumes_own) /* a kill may have come before it, and ckpt.keep may be smaller now */
-    st = shoal_ckpt_prune(f->ckpt, s->world.choice.keep, step);
+    shoal_session_prune(s, (uint64_t)step);
   return st;
 }
 

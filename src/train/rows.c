@@ -216,10 +216,11 @@ int64_t shoal_rows_count(const shoal_rows *r)
 shoal_status shoal_rows_flush(shoal_rows *r)
 {
   char space[SHOAL_SPACE_LEFT];
-  if (put(r) && fdatasync(r->fd) == 0) return SHOAL_OK;
-  int error = errno;
-  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s%s; %lld rows are missing", r->path, strerror(error),
-                    shoal_space_left(r->path, error, space), (long long)r->n_waiting);
+  int error = put(r) ? shoal_sync(r->fd) : errno;
+  if (!error) return SHOAL_OK;
+  return SHOAL_FAIL(SHOAL_ERR_IO, "cannot write %s: %s%s; %lld row%s missing", r->path, strerror(error),
+                    shoal_space_left(r->path, error, space), (long long)r->n_waiting,
+                    r->n_waiting == 1 ? " is" : "s are");
 }
 
 void shoal_rows_close(shoal_rows *r)

@@ -203,7 +203,15 @@ static void after_save(void *session, const char *path, bool beside)
   else
     shoal_info("checkpoint %s, %.2f s%s", path, v->seconds, v->again);
   if (v->best && beside) shoal_error_keep(&v->failure, shoal_ckpt_keep_best(path));
-  shoal_error_keep(&v->failure, shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)v->file_step));
+  shoal_session_prune(s, v->file_step);
+}
+
+void shoal_session_prune(shoal_session *s, uint64_t step)
+{
+  shoal_status st = shoal_ckpt_prune(s->world.folder.ckpt, s->world.choice.keep, (int64_t)step);
+  if (st != SHOAL_OK && !s->record.unpruned)
+    shoal_warn("%s; more checkpoints than ckpt.keep stay, training goes on", shoal_error_text(st));
+  s->record.unpruned = st != SHOAL_OK;
 }
 
 /* ---- the checkpoint that is being written ---- */
@@ -222,8 +230,7 @@ static shoal_status book(shoal_session *s, char *path)
   s->record.save_s = SHOAL_MAX(s->record.save_s, v->seconds);
   if (shoal_session_is_root(s)) {
     shoal_session_note_lead(s);
-    shoal_status st = shoal_session_status(s, "running", 0, "");
-    if (st != SHOAL_OK) shoal_warn("status.json is not up to date: %s", shoal_error_text(st));
+    shoal_session_refresh_status(s, "running", "");
   }
   shoal_error_keep(&failure, shoal_session_count_traces(s));
   return shoal_group_agree(s->run.control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));

@@ -145,10 +145,11 @@ typedef struct {
   uint64_t evaluations;                         /* since this attempt began to train, ... */
   double evaluations_s;                         /* ... and their seconds */
   shoal_own_scores own;
-  double *column_value;                    /* [run.n_columns] of the last evaluation; owned */
-  uint64_t claimed[SHOAL_LINK_COUNT];      /* the method's formula, summed over the steps of this attempt */
-  double save_s;                           /* longest checkpoint so far */
-  bool save_failed;                        /* the last one, on all ranks, for want of room or by an error of the disk */
+  double *column_value;               /* [run.n_columns] of the last evaluation; owned */
+  uint64_t claimed[SHOAL_LINK_COUNT]; /* the method's formula, summed over the steps of this attempt */
+  double save_s;                      /* longest checkpoint so far */
+  bool unpruned, untrue;              /* rank 0: the last time, old checkpoints stayed, status.json was not written */
+  bool save_failed;                   /* the last one, on all ranks, for want of room or by an error of the disk */
   double before_s[SHOAL_TRACE_KIND_COUNT]; /* spent before the first step, or before going back to a checkpoint */
   double row_step_s, row_wait_s;           /* totals at the last row of metrics.csv: shares are per row */
   uint64_t row_step;                       /* of the last row; UINT64_MAX: none */
@@ -299,6 +300,8 @@ shoal_status shoal_session_check_room(shoal_session *s);
 /* Waits until the checkpoint that is being written beside the training is there.  Collective, also if there is none.  One that fails
  * may do so if ckpt.failure says so.  Abandon: at the end of a run that fails; local. */
 shoal_status shoal_session_finish_save(shoal_session *s);
+/* Removes what ckpt.keep leaves out, beside the checkpoint of `step`.  Rank 0.  A file that cannot be removed stays: told once. */
+void shoal_session_prune(shoal_session *s, uint64_t step);
 void shoal_session_abandon_save(shoal_session *s);
 enum { SHOAL_PLACE_EPOCH, SHOAL_PLACE_POSITION, SHOAL_PLACE_STEP, SHOAL_PLACE_OPTIMIZER_STEPS, SHOAL_PLACES };
 /* Whether the loop saves one copy of weights and optimizer state for all ranks. */
@@ -358,6 +361,8 @@ void shoal_session_tell_pause(shoal_session *s); /* once each, on rank 0 */
 void shoal_session_report_live(shoal_session *s, double loss);
 shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_code,
                                   const char *reason); /* status.json; rank 0 */
+/* The same while the run goes on, which it does whatever happens: a failure is told once, until one succeeds. */
+void shoal_session_refresh_status(shoal_session *s, const char *state, const char *reason);
 void shoal_session_report_epoch(shoal_session *s);
 void shoal_session_report_own(const shoal_session *s); /* logs the accuracy of the ranks' own models */
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of method-specific columns */

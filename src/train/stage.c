@@ -149,8 +149,9 @@ static shoal_status write_note(const stage *g)
   int n =
       snprintf(text, sizeof text, "size %" PRIu64 " time %" PRId64 ".%09ld crc32c %08" PRIx32 "\n",
                (uint64_t)g->source.st_size, (int64_t)g->source.st_mtim.tv_sec, g->source.st_mtim.tv_nsec, g->wanted);
-  bool written = ftruncate(g->note, 0) == 0 && pwrite(g->note, text, (size_t)n, 0) == n && fsync(g->note) == 0;
-  return written ? SHOAL_OK : shoal_io_fault("write", g->copies.at[g->at], errno);
+  bool written = ftruncate(g->note, 0) == 0 && pwrite(g->note, text, (size_t)n, 0) == n;
+  int error = written ? shoal_sync(g->note) : errno;
+  return error ? shoal_io_fault("write", g->copies.at[g->at], error) : SHOAL_OK;
 }
 
 /* ---- a file ---- */
@@ -290,7 +291,8 @@ static shoal_status end_phase(stage *g)
     SHOAL_CHECK(same, SHOAL_ERR_IO, "data.stage: %s was changed while it was copied: start again when it is complete",
                 from);
     g->wanted = g->sum;
-    if (fsync(g->out) != 0) return shoal_io_fault("sync to disk", to, errno);
+    int error = shoal_sync(g->out);
+    if (error) return shoal_io_fault("sync to disk", to, error);
     posix_fadvise(g->out, 0, 0, POSIX_FADV_DONTNEED); /* the check is of the disk */
     if (lseek(g->out, 0, SEEK_SET) != 0) return shoal_io_fault("read", to, errno);
     begin_phase(g, CHECKING);

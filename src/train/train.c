@@ -26,6 +26,7 @@ static shoal_status write_start(shoal_session *s)
     if (st == SHOAL_OK) st = shoal_folder_write(&s->world.folder, "placement.json", placement.text.text);
     shoal_str_free(&placement.text);
     if (st == SHOAL_OK) st = shoal_session_status(s, "running", 0, "");
+    s->world.started = st == SHOAL_OK;
     shoal_session_print_columns(s, &text);
     if (st == SHOAL_OK && !s->world.resumes_own) st = shoal_folder_set_rows_aside(&s->world.folder);
     if (st == SHOAL_OK)
@@ -33,7 +34,7 @@ static shoal_status write_start(shoal_session *s)
     shoal_str_free(&text);
   }
   st = shoal_group_agree(s->run.control, st);
-  s->world.started = st == SHOAL_OK;
+  s->world.started |= st == SHOAL_OK;
   return st;
 }
 

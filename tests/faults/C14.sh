@@ -7,7 +7,7 @@ shoal train r.yaml -q $R --set ckpt.keep=100
 rows=$(wc -l <runs/r/metrics.csv)
 shoal train r.yaml --resume runs/r/ckpt/step-000000040.h5 --set optim.lr=0.001 $R --set ckpt.keep=2 --set run.steps=70 >o; rc=$?; cat o
 [ $rc = 0 ] || wrong "the branch ended with $rc"
-grep -q '6 checkpoints of later steps are of another branch now: set aside in runs/r/ckpt/before-attempt-2' o || wrong "not told what is set aside"
+grep -q '6 checkpoints of later steps are set aside in runs/r/ckpt/before-attempt-2' o || wrong "not told what is set aside"
 [ "$(ls runs/r/ckpt | tr '\n' ' ')" = 'before-attempt-2 step-000000060.h5 step-000000070.h5 ' ] || wrong "in ckpt: $(ls runs/r/ckpt)"
 [ "$(ls runs/r/ckpt/before-attempt-2 | wc -l)" = 7 ] || wrong "set aside: $(ls runs/r/ckpt/before-attempt-2)"
 [ "$(wc -l <runs/r/ckpt/before-attempt-2/metrics.csv)" = $rows ] || wrong "the rows of the old branch are lost"
@@ -19,6 +19,6 @@ shoal train r.yaml -q --set run.name=q $R --set ckpt.keep=100
 shoal train r.yaml -q --set run.name=q --resume runs/q/ckpt/step-000000040.h5 --set ckpt.keep=2 --allow-faults --set fault.stop_step=60
 [ $? = 75 ] && ls runs/q/ckpt | grep step-00000006 || wrong "'checkpoint verified, safe to requeue', but it was deleted"
 shoal train r.yaml --set run.name=r --resume runs/q/ckpt/step-000000040.h5 >o # of another run: all of this one's are set aside
-grep "of this folder's own steps are of another branch now: set aside in runs/r/ckpt/before-attempt-4" o || { cat o; wrong "a stranger's branch"; }
+grep "of this folder's own steps are set aside in runs/r/ckpt/before-attempt-4" o || { cat o; wrong "a stranger's branch"; }
 [ "$(ls -d runs/r/ckpt/step-* | wc -l)" = 1 ] || wrong "in ckpt: $(ls runs/r/ckpt)"
 verdict

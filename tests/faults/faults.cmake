@@ -45,8 +45,10 @@ endforeach()
 
 # Disks without room, quotas, and limits of files.
 add_library(quota MODULE faults/quota.c)
+add_library(oddfs MODULE faults/oddfs.c)
+target_link_libraries(oddfs PRIVATE ${CMAKE_DL_LIBS})
 shoal_add_faults(disk disk_full disk_full disk_full_writers)
-shoal_add_faults(disk disk disk_limit_at_start disk_limit disk_small disk_quota disk_inodes disk_trace disk_trace_cut disk_stage)
+shoal_add_faults(disk disk disk_limit_at_start disk_limit disk_small disk_quota disk_odd disk_inodes disk_trace disk_trace_cut disk_stage)
 
 # Signals, wherever a run is.
 shoal_add_faults(stop stop_start stop_start)

@@ -18,7 +18,7 @@ import pytest
 
 import harness
 import launch
-from harness import MLP, built, log, newest, program, read, run, said, sets, shoal, status, train, wait_for, wait_until
+from harness import MLP, built, checkpoints, log, newest, program, read, run, said, sets, shoal, status, train, wait_for, wait_until
 
 # 8 steps per epoch on 2 ranks; a checkpoint is 0.9 MB
 BASE = [*MLP, *sets(model__widths="[128,64]", data__batch=16, run__epochs=3, eval__every="never", trace__level="off")]
@@ -94,7 +94,7 @@ def test_disk_limit(glyphs, verb):
     with open("runs/l/log.txt", "w") as f:
         f.write("old\n" * (1800 << 8))  # as much as a file may have
     r = train(1, "l", *BASE, **limited(1800))
-    assert r.stderr.count("cannot write runs/l/log.txt: File too large; lines may be missing there, this run goes on") == 1, said(r)
+    assert r.stderr.count("cannot write runs/l/log.txt: File too large (at most 1.8 MiB: ulimit -f); lines may be missing there, this run goes on") == 1, said(r)
     assert r.stderr.count("warning") == 1 and status("l")["state"] == "done", said(r)
 
 
@@ -142,6 +142,33 @@ def test_disk_quota(glyphs):
     assert re.search(rf"data.stage: cannot make the folder stage/deep: Permission denied \(host \S+\): {words}, or give another folder", r.stderr), said(r)
     if os.geteuid() == 0:
         quota(0, *sets(run__name="root"), env={"QUOTA_LEFT_KIB": "1"})
+
+
+def test_disk_odd(glyphs):
+    """File systems of a network and of FUSE: no fsync, no numbers of what is free, a checkpoint that cannot be removed, a quota that
+    only one of the files meets.  What ends a run is told with the file's final name, and status.json has the truth."""
+    glyphs(256, 64)
+    args = [*BASE, *sets(ckpt__every="8 steps", ckpt__keep=1, data__batch=32, trace__level="op")]
+
+    def odd(name, rules, code=0):
+        r = run([program(), "train", *args, *sets(run__name=name)], code=code, env={"LD_PRELOAD": built("liboddfs.so"), "ODDFS": rules})
+        assert status(name)["exit_code"] == code and status(name)["state"] == ("failed" if code else "done"), status(name)
+        return r.stderr
+
+    assert odd("fuse", "fsync:22:runs/:0 blocks:1:runs:0") == ""
+    text = odd("kept", "unlink:16:ckpt/step-:0")
+    assert text.count("\n") == 1 and "step-000000008.h5: Device or resource busy; more checkpoints than ckpt.keep stay, training goes on" in text, text
+    assert len(checkpoints("kept")) == 3, checkpoints("kept")
+    quota = r"Disk quota exceeded \(.* but not for this user, group or project: see `quota -s`\)"
+    text = odd("trace", "write:122:/trace/attempt:0")
+    assert re.fullmatch(rf"shoal: warning: cannot create runs/trace/trace/attempt-0001-node-00000.h5: {quota}; the trace ends here, training goes on\n", text), text
+    text = odd("word", "create:122:.status.json:2")  # the last word has room in the old file
+    assert re.fullmatch(rf"shoal: warning: status.json is not up to date, training goes on: cannot create runs/word/status.json: {quota}\n", text), text
+    assert status("word")["step"] == 24, status("word")
+    text = odd("save", "blocks:1:runs:0 write:122:/ckpt/:0", 7)
+    assert "cannot create runs/save/ckpt/step-000000008.h5: Disk quota exceeded (on " in text and "which does not say how much is free)" in text, text
+    assert re.search(rf"cannot create runs/rows/metrics.csv: {quota}", odd("rows", "create:122:.metrics.csv:0", 7))
+    assert not temporary("runs")
 
 
 @pytest.mark.parametrize("policy", ("stop", "retry", "signal", "room", "never"))

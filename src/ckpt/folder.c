@@ -254,6 +254,36 @@ static shoal_status check_readable(const char *path)
                             "; it may be whole, so nothing goes on without it: have it made readable, or moved away");
 }
 
+/* A whole checkpoint under the name of another step, as after `mv`: to begin anew beside it could overwrite it. */
+static shoal_status refuse_renamed(const char *dir, const shoal_ckpt_folder *f)
+{
+  for (size_t i = 0; i < f->n; i++) {
+    shoal_ckpt *c = NULL;
+    shoal_error before;
+    shoal_error_take(&before);
+    (void)shoal_ckpt_open(f->at[i].path, true, &c);
+    (void)shoal_error_put(&before);
+    if (!c) continue;
+    uint64_t step = c->info.step;
+    shoal_ckpt_close(c);
+    shoal_str cure = { 0 };
+    char *name = shoal_strdup_printf("%s/step-%09" PRIu64 ".h5", dir, step);
+    shoal_str_add(&cure, "mv ");
+    shoal_str_add_word(&cure, f->at[i].path);
+    shoal_str_add(&cure, " ");
+    shoal_str_add_word(&cure, name);
+    shoal_status st =
+        SHOAL_FAIL(SHOAL_ERR_IO,
+                   "%s holds step %" PRIu64 ", not the step of its name, and no other checkpoint is left: "
+                   "`%s` to go on from it",
+                   f->at[i].path, step, cure.text);
+    shoal_str_free(&cure);
+    free(name);
+    return st;
+  }
+  return SHOAL_OK;
+}
+
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out)
 {
   shoal_ckpt_folder f;
@@ -267,6 +297,7 @@ shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_
     *step_out = f.at[i].step;
     f.at[i].path = NULL;
   }
+  if (st == SHOAL_OK && !*path_out) st = refuse_renamed(dir, &f);
   shoal_ckpt_folder_free(&f);
   return st;
 }

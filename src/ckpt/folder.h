@@ -5,7 +5,8 @@
 #include "ckpt/ckpt.h"
 
 /** The newest checkpoint (by step) that verifies; a warning per skipped file gives the reason.  *path_out is NULL if
- *  there is none or the folder does not exist.  ERR_IO if one may not be read, which does not make it damaged.  Caller frees. */
+ *  there is none or the folder does not exist.  ERR_IO if one may not be read, which does not make it damaged,
+ *  or if the only one is under the name of another step.  Caller frees. */
 shoal_status shoal_ckpt_latest(const char *dir, char **path_out, uint64_t *step_out);
 /** The folder of the checkpoints of a run: ckpt/ in `path` if there is one, else `path` itself; caller frees. */
 char *shoal_ckpt_folder_of(const char *path);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "slurm/claims.h"
 #include "slurm/job.h"
 #include "slurm/step.h"
@@ -89,7 +90,8 @@ static bool has_network(void)
   return any;
 }
 
-/* mpirun makes a folder for the job, and only says that it cannot in words of its own code. */
+/* mpirun makes a folder for the job, and only says that it cannot in words of its own code; without room there it may wait for ever. */
+enum { SESSION_BYTES = 8 << 20 };
 static void try_session(char *fault, size_t cap)
 {
   static const char *const names[] = { "TMPDIR", "TEMP", "TMP" };
@@ -101,10 +103,14 @@ static void try_session(char *fault, size_t cap)
   while (!shoal_path_exists(at) && (slash = strrchr(at, '/')) && slash > at)
     *slash = '\0'; /* it makes what is missing */
   char *probe = shoal_strdup_printf("%s/shoal-XXXXXX", at);
-  if (mkdtemp(probe))
-    rmdir(probe);
-  else
+  uint64_t room;
+  const char *type;
+  char has[32];
+  if (!mkdtemp(probe))
     snprintf(fault, cap, "%s (%s): %s", dir, from, strerror(errno));
+  else if (rmdir(probe) == 0 && shoal_disk_facts(at, &room, &type) == SHOAL_OK && room < SESSION_BYTES)
+    snprintf(fault, cap, "%s (%s): it needs 8 MiB there, %s are free (%s)", dir, from,
+             shoal_format_bytes((double)room, has, sizeof has), type);
   free(probe);
   free(at);
 }
@@ -476,10 +482,10 @@ static shoal_status check_mpirun(const shoal_launcher_wish *w, const shoal_launc
       "the mpirun on the PATH is not Open MPI's, it says \"%s\": load the module of the Open MPI that this program "
       "was built with (shoal --version --verbose)",
       shoal_show(site->mpirun, shown, sizeof shown));
-  SHOAL_CHECK(
-      !site->session[0], SHOAL_ERR_WORLD,
-      "mpirun cannot make its folder for the job in %s; set TMPDIR to a folder of this machine that you may write",
-      site->session);
+  SHOAL_CHECK(!site->session[0], SHOAL_ERR_WORLD,
+              "mpirun cannot make its folder for the job in %s; set TMPDIR to a folder of this machine that you may "
+              "write, with room",
+              site->session);
   SHOAL_CHECK(
       !site->offline, SHOAL_ERR_WORLD,
       "no network interface is up on this machine, or in this container, not even its own (lo), over which "

@@ -86,7 +86,11 @@ shoal_status shoal_session_find_best(shoal_session *s)
   }
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
   SHOAL_TRY(shoal_group_agree_max(s->run.control, "best", &gone));
-  if (gone) s->best = (shoal_session_best){ .step = UINT64_MAX };
+  if (!gone) return SHOAL_OK;
+  if (shoal_session_is_root(s))
+    shoal_info("the best checkpoint, of step %llu, is not in %s/best any more: the next evaluation counts as the best",
+               (unsigned long long)s->best.step, s->world.folder.ckpt);
+  s->best = (shoal_session_best){ .step = UINT64_MAX };
   return SHOAL_OK;
 }
 

@@ -108,7 +108,9 @@ shoal_status shoal_session_act(shoal_session *s, shoal_ask ask)
   case SHOAL_ASK_NUMERIC:
     return shoal_numbers_act(s);
   case SHOAL_ASK_STOP:
-    shoal_info("asked to stop by a signal: stopping after step %llu", (unsigned long long)s->run.step);
+    shoal_info("asked to stop by a signal: stopping after step %llu%s", (unsigned long long)s->run.step,
+               s->method->settle ? " of rank 0; others may be at another one, and the checkpoint is named by the mean"
+                                 : "");
     return shoal_session_stop(s);
   case SHOAL_ASK_SAVE:
     return shoal_session_save_due(s);

@@ -166,6 +166,11 @@ def test_folder_best_branch(glyphs):
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
     assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")
+    train(1, "r", *args, "--allow-faults", *sets(fault__stop_step=9), code=75)
+    shutil.rmtree("runs/r/ckpt/best")  # by hand
+    r = train(1, "r", *args)
+    assert r.stdout.count("the best checkpoint, of step 8, is not in runs/r/ckpt/best any more: the next evaluation counts as the best\n") == 1, r.stdout
+    assert len(os.listdir("runs/r/ckpt/best")) == 1, os.listdir("runs/r/ckpt/best")
 
 
 def test_folder_repeated(glyphs):
@@ -192,7 +197,8 @@ def test_folder_repeated(glyphs):
 
     def branches(attempt, file, whose, first):
         r = train(2, "r", *args[:-1], file)
-        assert f"of {whose} are of another branch now: set aside in runs/r/ckpt/before-attempt-{attempt}" in r.stdout, r.stdout
+        words = f"of {whose} (is|are) set aside in runs/r/ckpt/before-attempt-{attempt}: from here on this run is another branch"
+        assert re.search(words, r.stdout), r.stdout
         assert f"resumed from {file}: " in r.stdout, r.stdout
         assert [c[-5:-3] for c in checkpoints("r")] == first, os.listdir("runs/r/ckpt")
         assert_equal(newest("r"), newest("whole"), file)
@@ -300,6 +306,12 @@ def test_folder_keep(glyphs):
     assert len(checkpoints("r")) == 8
     train(2, "r", *BASE, *sets(ckpt__keep=2))
     assert [c[-12:] for c in checkpoints("r")] == ["000000021.h5", "000000024.h5"]
+    os.remove("runs/r/ckpt/step-000000024.h5")  # and another is renamed to take its place
+    os.rename("runs/r/ckpt/step-000000021.h5", "runs/r/ckpt/step-000000024.h5")
+    r = train(1, "r", *BASE, code=7)
+    [cure] = re.findall("step-000000024.h5 holds step 21, not the step of its name, and no other checkpoint is left: `(mv [^`]*)` to go on", r.stderr)
+    subprocess.run(cure, shell=True, check=True)
+    assert "resumed from runs/r/ckpt/step-000000021.h5" in train(1, "r", *BASE).stdout
 
 
 def test_folder_array(glyphs):

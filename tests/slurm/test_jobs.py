@@ -478,10 +478,9 @@ def stop_all(numbers):
                 asked.add(name)
             if name in asked - set(stopped) and status(name)["state"] == "stopped":
                 stopped[name] = status(name)["step"]
-                shoal("ckpt", "verify", newest(name))
         return len(stopped) == len(numbers)
 
-    wait_until("all to train and stop", done, 60)
+    wait_until("all to train and stop", done, 120)  # nothing slow in between, or a run ends before it is asked
     return stopped
 
 
@@ -505,6 +504,8 @@ def test_methods(glyphs):
         numbers[name] = submit(name, *SMALL, *options, *PACED, file=script, env={"SHOAL_RUN_NAME": name})
     stops = stop_all(numbers)
     print("stopped at steps", stops)
+    for name in names:
+        shoal("ckpt", "verify", newest(name))
     for name in names:  # while the others wait to be started again
         script, options = METHODS[name]
         r = srun(*EIGHT, program(), "train", f"{script}.yaml", *SMALL, *options, env={"SHOAL_RUN_NAME": f"{name}-whole"})

@@ -105,10 +105,11 @@ static void try_session(char *fault, size_t cap)
   char *probe = shoal_strdup_printf("%s/shoal-XXXXXX", at);
   uint64_t room;
   const char *type;
-  char has[32];
-  if (!mkdtemp(probe))
-    snprintf(fault, cap, "%s (%s): %s", dir, from, strerror(errno));
-  else if (rmdir(probe) == 0 && shoal_disk_facts(at, &room, &type) == SHOAL_OK && room < SESSION_BYTES)
+  char has[32], left[SHOAL_SPACE_LEFT];
+  if (!mkdtemp(probe)) {
+    int error = errno;
+    snprintf(fault, cap, "%s (%s): %s%s", dir, from, strerror(error), shoal_space_left(at, error, left));
+  } else if (rmdir(probe) == 0 && shoal_disk_facts(at, &room, &type) == SHOAL_OK && room < SESSION_BYTES)
     snprintf(fault, cap, "%s (%s): it needs 8 MiB there, %s are free (%s)", dir, from,
              shoal_format_bytes((double)room, has, sizeof has), type);
   free(probe);
@@ -484,7 +485,7 @@ static shoal_status check_mpirun(const shoal_launcher_wish *w, const shoal_launc
       shoal_show(site->mpirun, shown, sizeof shown));
   SHOAL_CHECK(!site->session[0], SHOAL_ERR_WORLD,
               "mpirun cannot make its folder for the job in %s; set TMPDIR to a folder of this machine that you may "
-              "write, with room",
+              "write, with room: mkdir -p ~/tmp; export TMPDIR=~/tmp",
               site->session);
   SHOAL_CHECK(
       !site->offline, SHOAL_ERR_WORLD,

@@ -66,30 +66,43 @@ shoal_status shoal_session_weigh(shoal_session *s)
   return SHOAL_OK;
 }
 
-/* A kill can come between the save of the best model and its second name.  If the file of an earlier best one is gone, with
- * another branch, the next evaluation counts as the best. */
+/* The file of an earlier best model may be gone, by hand or with another branch, or be damaged.  *why: NULL if it is whole; caller
+ * frees. */
+static shoal_status try_best(const char *folder, char **why)
+{
+  shoal_ckpt_folder f = { 0 };
+  *why = NULL;
+  shoal_status st = shoal_ckpt_folder_scan(folder, &f);
+  if (st == SHOAL_OK && f.n == 0) *why = shoal_strdup_printf("is not there any more");
+  if (st == SHOAL_OK && f.n > 0) shoal_ckpt_close(shoal_ckpt_folder_try(&f.at[0], false, why));
+  shoal_ckpt_folder_free(&f);
+  return st;
+}
+
+/* A kill can come between the save of the best model and its second name.  Without the file of an earlier best one the next
+ * evaluation counts as the best. */
 shoal_status shoal_session_find_best(shoal_session *s)
 {
   int64_t gone = 0;
+  char *why = NULL;
   shoal_status st = SHOAL_OK;
   if (s->world.choice.best == SHOAL_BEST_NONE || s->best.step == UINT64_MAX) return SHOAL_OK;
   if (shoal_session_is_root(s)) {
-    shoal_ckpt_folder f = { 0 };
     char *folder = shoal_path_join(s->world.folder.ckpt, "best");
     if (s->best.step == s->run.step)
       st = shoal_ckpt_keep_best(s->world.resume_path);
     else
-      st = shoal_ckpt_folder_scan(folder, &f);
-    gone = s->best.step != s->run.step && f.n == 0;
-    shoal_ckpt_folder_free(&f);
+      st = try_best(folder, &why);
+    gone = why != NULL;
+    if (why)
+      shoal_warn("the best checkpoint, of step %llu in %s, %s: the next evaluation counts as the best",
+                 (unsigned long long)s->best.step, folder, why);
+    free(why);
     free(folder);
   }
   SHOAL_TRY(shoal_group_agree(s->run.control, st));
   SHOAL_TRY(shoal_group_agree_max(s->run.control, "best", &gone));
   if (!gone) return SHOAL_OK;
-  if (shoal_session_is_root(s))
-    shoal_info("the best checkpoint, of step %llu, is not in %s/best any more: the next evaluation counts as the best",
-               (unsigned long long)s->best.step, s->world.folder.ckpt);
   s->best = (shoal_session_best){ .step = UINT64_MAX };
   return SHOAL_OK;
 }

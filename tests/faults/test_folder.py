@@ -169,8 +169,15 @@ def test_folder_best_branch(glyphs):
     train(1, "r", *args, "--allow-faults", *sets(fault__stop_step=9), code=75)
     shutil.rmtree("runs/r/ckpt/best")  # by hand
     r = train(1, "r", *args)
-    assert r.stdout.count("the best checkpoint, of step 8, is not in runs/r/ckpt/best any more: the next evaluation counts as the best\n") == 1, r.stdout
-    assert len(os.listdir("runs/r/ckpt/best")) == 1, os.listdir("runs/r/ckpt/best")
+    said = "the best checkpoint, of step 8 in runs/r/ckpt/best, is not there any more: the next evaluation counts as the best\n"
+    assert r.stderr.count(said) == 1, r.stderr
+    best, = os.listdir("runs/r/ckpt/best")
+    with open(f"runs/r/ckpt/best/{best}", "w"):
+        pass
+    r = train(1, "r", *args, *sets(run__epochs=3, optim__lr=1e-6))
+    assert r.stderr.count("in runs/r/ckpt/best, ") == r.stderr.count("the next evaluation counts as the best\n") == 1, r.stderr
+    for name in os.listdir("runs/r/ckpt/best"):
+        shoal("ckpt", "verify", f"runs/r/ckpt/best/{name}")
 
 
 def test_folder_repeated(glyphs):

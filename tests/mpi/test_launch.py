@@ -83,7 +83,10 @@ def test_launch_codes(run_file):
         os.mkdir("small")
         full = "mount -t tmpfs -o size=2m tmpfs small && exec \"$@\""
         r = run(["unshare", "-m", "sh", "-c", full, "sh", program(), "launch", FILE, "-n", "2"], code=3, base={**PLAIN_ENV, "TMPDIR": os.path.abspath("small")})
-        assert_one_error(r, "small (TMPDIR): it needs 8 MiB there, 2.0 MiB are free (tmpfs)", "set TMPDIR to")
+        assert_one_error(r, "small (TMPDIR): it needs 8 MiB there, 2.0 MiB are free (tmpfs)", "export TMPDIR=~/tmp")
+        none = "mount -t tmpfs -o nr_inodes=1 tmpfs small && exec \"$@\""
+        r = run(["unshare", "-m", "sh", "-c", none, "sh", program(), "launch", FILE, "-n", "2"], code=3, base={**PLAIN_ENV, "TMPDIR": os.path.abspath("small")})
+        assert_one_error(r, "No space left on device (no room for more files", "export TMPDIR=~/tmp")
     if subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0:
         r = run(["unshare", "--net", program(), "launch", FILE, "-n", "2"], code=3, base=PLAIN_ENV)
         assert_one_error(r, "no network interface is up on this machine", "ip link set lo up")

@@ -272,7 +272,7 @@ static shoal_status count_ranks(const job *j, const shoal_launcher_wish *w, shap
   SHOAL_CHECK(w->nodes <= s->ranks, SHOAL_ERR_USAGE,
               "-N %d: each node needs a rank, and there %s %d; give -n %d or more, or -N %d or fewer", w->nodes,
               s->ranks == 1 ? "is" : "are", s->ranks, w->nodes, s->ranks);
-  s->nodes = w->nodes ? w->nodes : choose_nodes(j, s->ranks);
+  s->nodes = SHOAL_MAX(w->nodes ? w->nodes : choose_nodes(j, s->ranks), 1);
   return SHOAL_OK;
 }
 

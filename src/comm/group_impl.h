@@ -201,6 +201,7 @@ struct shoal_world {
   bool (*asked)(void *context);
   void *asked_context;
   uint64_t listened_ns;
+  double device_s;     /* how long the device was waited for when it was last looked at */
   shoal_error failure; /* error of the first flight that failed, possibly in a poll; its wait returns it */
   bool failure_known;  /* that error has been returned; another may replace it */
   bool broken;         /* an exchange has failed: some rank may never come to another one */
@@ -256,6 +257,8 @@ typedef struct {
   bool listens, warned;
 } shoal_watch;
 shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f);
+/** Of a device of this rank, as `waits` of its backend: the context is the world. */
+shoal_status shoal_watch_device(void *world, double seconds, const char *what);
 
 /* ---------------------------------------------------------------------------------- streams of bytes: stream.c */
 

@@ -15,13 +15,16 @@
  * One rank reports for the job (inquiry.c): the others are silent, and give up a little later.
  *
  * If the process of a rank on the same node no longer exists, the wait ends within seconds, as a lost peer and not as a
- * hang. */
+ * hang.
+ *
+ * A device that does not end what this rank waits for is told, and given up, after the same times. */
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "comm/group_impl.h"
 #include <execinfo.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void add_member(const shoal_group *g, int rank, bool host, shoal_str *out)
@@ -197,4 +200,27 @@ shoal_status shoal_watch_check(shoal_watch *watch, shoal_flight *f)
   if (blocked >= limit) return give_up(f, blocked);
   if (blocked >= o->warn_s && !watch->warned) warn(watch, f, blocked);
   return SHOAL_OK;
+}
+
+/* The device has no peers to ask, and this rank waits for nobody else meanwhile. */
+shoal_status shoal_watch_device(void *world, double seconds, const char *what)
+{
+  shoal_world *w = world;
+  const shoal_world_options *o = &w->o;
+  const shoal_place *p = &w->topo->places[w->rank];
+  const bool warns = seconds >= o->warn_s && w->device_s < o->warn_s;
+  char text[500];
+  w->device_s = seconds;
+  if (seconds < o->hang_s && !warns) return SHOAL_OK;
+  snprintf(text, sizeof text,
+           "rank %d (%s): its device %s has not ended what it was asked for, for %.3g s in training step %llu: %s",
+           w->rank, p->host, p->gpu, seconds, (unsigned long long)w->step, what);
+  if (seconds < o->hang_s) {
+    shoal_warn("%s; giving up after %.3g s", text, o->hang_s);
+    return SHOAL_OK;
+  }
+  w->broken = true;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_HANG, "%s; gave up after %.3g s", text, o->hang_s);
+  log_stack();
+  return st;
 }

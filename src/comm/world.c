@@ -236,6 +236,7 @@ void shoal_world_close(shoal_world *w)
   shoal_topo_destroy(w->topo);
   if (w->transport) w->transport->close(w);
   shoal_messages_sweep(w, true);
+  shoal_world_set_backend(w, NULL);
   free(w);
 }
 
@@ -303,7 +304,11 @@ void shoal_world_set_counters(shoal_world *w, shoal_counters *counters)
 
 void shoal_world_set_backend(shoal_world *w, shoal_backend *b)
 {
+  if (w->away) w->away->waits = NULL;
   w->away = b && !b->host_memory ? b : NULL;
+  if (!w->away) return;
+  w->away->waits = shoal_watch_device;
+  w->away->waits_context = w;
 }
 
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace)

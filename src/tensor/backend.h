@@ -157,6 +157,10 @@ struct shoal_backend {
   const char *card;                /* name of the device, "NVIDIA H200"; NULL: it computes on the host */
   void (*progress)(void *context); /* called between primitives, about every 2 ms if their length permits; or NULL */
   void *progress_context;
+  /* Called again and again while a function waits for a device, with the seconds of it, those left out in which this process
+   * did not run, and what is not done: an error ends the wait, and the backend waits for nothing from then on; or NULL */
+  shoal_status (*waits)(void *context, double seconds, const char *what);
+  void *waits_context;
 };
 
 /* To what operations and gemm may round what they multiply; sums, and all that is kept, are f32.  `multiply` never rounds. */

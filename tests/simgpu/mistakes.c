@@ -239,6 +239,13 @@ static void never_recorded(void)
   need(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
   need(cudaStreamWaitEvent(one, e, 0));
 }
+static void never_ends(void)
+{
+  inject("kernel sample_fill", 0, SIMGPU_NEVER);
+  fill(5, device[0], 0, one);
+  if (cudaStreamQuery(one) != cudaErrorNotReady) _exit(3);
+  need(cudaStreamSynchronize(one));
+}
 
 static const struct {
   const char *name;
@@ -270,6 +277,7 @@ static const struct {
   { "default stream", default_stream, "uses the default stream" },
   { "pageable", pageable, "is pageable memory" },
   { "never recorded", never_recorded, "an event that was never recorded" },
+  { "never ends", never_ends, "the host waits, unwatched, for kernel sample_fill, which never ends" },
 };
 
 /* One case in a process of its own; its standard error is in `said`. */

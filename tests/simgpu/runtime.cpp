@@ -30,6 +30,7 @@ struct task {
   std::function<void()> work;
   std::function<bool()> ready; /* empty: always */
   bool outside;                /* other processes make it ready */
+  bool never;                  /* it does not end */
 };
 struct CUstream_st {
   int device;
@@ -256,8 +257,11 @@ void wait_for_others(unsigned &waits)
 {
   static const unsigned patience = static_cast<unsigned>(number_of("SIMGPU_PATIENCE", 60));
   const CUstream_st *outside = nullptr;
-  for (const CUstream_st *s : w().streams)
+  for (const CUstream_st *s : w().streams) {
     if (!s->todo.empty() && s->todo.front().outside) outside = s;
+    if (!s->todo.empty() && s->todo.front().never)
+      sim::mistake("the host waits, unwatched, for %s, which never ends", s->todo.front().what.c_str());
+  }
   if (!outside) sim::mistake("the host waits for work that waits for an event which nobody will record");
   if (++waits > patience * 5000)
     sim::mistake("the host waits for %s, for which another rank has not come in %u s",
@@ -438,7 +442,7 @@ void sim::submit(CUstream_st *s, const std::string &what, const ranges &touched,
   check_stream(what.c_str(), s);
   for (const range &r : touched.list) check_inside(what, r);
   add_pending(touched);
-  s->todo.push_back({ what, touched, std::move(work), nullptr, false });
+  s->todo.push_back({ what, touched, std::move(work), nullptr, false, false });
   protect_queued();
 }
 
@@ -686,7 +690,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
   check_event("cudaStreamWaitEvent", e);
   const uint64_t version = e->recorded;
   if (!version) sim::mistake("cudaStreamWaitEvent: an event that was never recorded");
-  s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; }, false });
+  s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; }, false, false });
   return cudaSuccess;
 }
 
@@ -713,7 +717,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
   check_event("cudaEventRecord", e);
   check_allowed("cudaEventRecord", s);
   const uint64_t version = ++e->recorded;
-  s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr, false });
+  s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr, false, false });
   return cudaSuccess;
 }
 
@@ -765,6 +769,10 @@ static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void *
     else
       sim::run_kernel(name, *k, { grid.x, 1, 1 }, { block.x, 1, 1 }, copy->data());
   });
+  if (error == SIMGPU_NEVER) {
+    s->todo.back().ready = [] { return false; };
+    s->todo.back().never = true;
+  }
   return cudaSuccess;
 }
 

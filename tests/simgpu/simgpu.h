@@ -8,6 +8,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* As an error: the kernel does not end. */
+enum { SIMGPU_NEVER = -1 };
 /** Between `on` and off an allocation, a release or a wait for the device is a mistake. */
 void simgpu_step(int on);
 /** Draws anew from here on: as SIMGPU_SEED. */

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 
 import pytest
 
@@ -165,6 +166,13 @@ def test_cuda_errors(glyphs):
         lines = [line for line in r.stderr.splitlines() if "shoal: error:" in line]
         wanted = [words] + ([uuid(ranks - 1), "the checkpoint of step 4 is untouched"] if code == 3 else [])
         assert len(lines) == 1 and all(word in lines[0] for word in wanted), said(r)
+    # A kernel that does not end, with nobody else who could miss this rank.
+    r = train(1, "never", *options, *sets(comm__warn=1, comm__hang=2), env=sim(1, SIMGPU_INJECT="kernel shoal_k_sgd:4:-1"), code=5)
+    told = [line for line in r.stderr.splitlines() if "has not ended" in line]
+    assert len(told) == 2 and "warning" in told[0] and "gave up after 2 s" in told[1], said(r)
+    assert f"rank 0 ({os.uname().nodename}): its device {uuid(0)} has not ended" in told[1] and "in training step 4" in told[1], said(r)
+    of = re.search(r"one of up to 16 kernels after (\w+), of which the last is (\w+), or a copy", told[1])
+    assert of and json.load(open("runs/never/status.json"))["state"] == "failed", said(r)
 
 
 def test_cuda_products(glyphs):

@@ -20,7 +20,7 @@ shoal_status shoal_cuda_launch(shoal_cuda *b, const void *kernel, const char *na
                       b->name);
   }
   if (e != cudaSuccess) return shoal_cuda_fail(e, __FILE__, __LINE__, name);
-  return SHOAL_OK;
+  return shoal_cuda_launched(b, name);
 }
 
 /* All formats are dense. */
@@ -34,12 +34,15 @@ static shoal_status copy_dense(shoal_backend *b, const shoal_shape *s, const sho
 static void close_cuda(shoal_backend *base)
 {
   shoal_cuda *b = (shoal_cuda *)base;
+  if (b->hung) return; /* every call would wait; the process ends */
   if (b->stream) (void)cudaSetDevice(b->device);
   for (int i = 0; i < SHOAL_CUDA_STREAMS; i++)
     if (b->beside[i]) (void)cudaStreamSynchronize(b->beside[i]);
   shoal_cuda_libraries_close(&b->lib);
   for (int i = 0; i < SHOAL_CUDA_MARKS; i++)
     if (b->mark[i]) (void)cudaEventDestroy(b->mark[i]);
+  for (int i = 0; i < SHOAL_CUDA_TRAIL; i++)
+    if (b->trail[i]) (void)cudaEventDestroy(b->trail[i]);
   for (int i = 0; i < SHOAL_CUDA_STAGES; i++) {
     if (b->staged[i]) (void)cudaEventDestroy(b->staged[i]);
     (void)cudaFreeHost(b->stage[i]);
@@ -161,6 +164,7 @@ static shoal_status make_streams(shoal_cuda *b)
     SHOAL_TRY_CUDA(cudaStreamCreateWithFlags(&b->beside[i], cudaStreamNonBlocking));
   b->stream = b->beside[SHOAL_CUDA_WORK];
   for (int i = 0; i < SHOAL_CUDA_MARKS; i++) SHOAL_TRY_CUDA(cudaEventCreateWithFlags(&b->mark[i], flags));
+  for (int i = 0; i < SHOAL_CUDA_TRAIL; i++) SHOAL_TRY_CUDA(cudaEventCreateWithFlags(&b->trail[i], flags));
   for (int i = 0; i < SHOAL_CUDA_STAGES; i++) {
     SHOAL_TRY_CUDA(cudaEventCreateWithFlags(&b->staged[i], flags));
     SHOAL_TRY_CUDA(cudaHostAlloc((void **)&b->stage[i], SHOAL_CUDA_STAGE, cudaHostAllocPortable));

@@ -11,6 +11,8 @@ enum {
   SHOAL_CUDA_MARKS = 256,        /* marks and copies beside the work that may be on their way */
   SHOAL_CUDA_STAGES = 4,         /* pieces of pinned memory through which host memory is copied ... */
   SHOAL_CUDA_STAGE = 1 << 20,    /* ... and their bytes */
+  SHOAL_CUDA_TRAIL = 64,         /* events that say how far the device has come ... */
+  SHOAL_CUDA_STRIDE = 16,        /* ... one after so many launches */
   SHOAL_CUDA_MOST_BLOCKS = 16384 /* of a launch with a thread per element; each then does several */
 };
 
@@ -26,6 +28,11 @@ typedef struct {
   cudaEvent_t mark[SHOAL_CUDA_MARKS];              /* number k is recorded in event k % MARKS ... */
   bool pending[SHOAL_CUDA_MARKS];                  /* ... and not known to be reached */
   uint64_t marked;                                 /* the last number */
+  cudaEvent_t trail[SHOAL_CUDA_TRAIL];             /* behind launch number STRIDE k is event k % TRAIL ... */
+  const char *last[SHOAL_CUDA_TRAIL];              /* ... and the name of its kernel */
+  uint64_t launches;
+  const char *launched; /* the last kernel */
+  bool hung;            /* something does not end, so nothing is waited for any more */
   char *stage[SHOAL_CUDA_STAGES];
   cudaEvent_t staged[SHOAL_CUDA_STAGES];
   bool in_use[SHOAL_CUDA_STAGES]; /* the event was recorded and not waited for */
@@ -73,6 +80,11 @@ shoal_status shoal_cuda_copy(shoal_backend *b, size_t bytes, const void *from, v
 shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out);
 /** Begins to copy host memory, which may change as soon as this returns, to memory of the backend. */
 shoal_status shoal_cuda_send(shoal_cuda *b, size_t bytes, const void *from, void *to);
+/** Behind a launch of that kernel. */
+shoal_status shoal_cuda_launched(shoal_cuda *b, const char *kernel);
+/** Wait, and tell the backend's `waits`. */
+shoal_status shoal_cuda_wait_stream(shoal_cuda *b, cudaStream_t s);
+shoal_status shoal_cuda_wait_event(shoal_cuda *b, cudaEvent_t e);
 /** Waits for all that was asked for, without making progress in the network. */
 shoal_status shoal_cuda_finish(shoal_cuda *b);
 shoal_status shoal_cuda_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,

@@ -8,9 +8,12 @@
  * backend is only begun.
  *
  * Numbers of marks and of copies beside the work are drawn from one counter, and each has an event until it is known to be reached. */
+#include "base/clock.h"
 #include "tensor/cuda/cuda_impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 shoal_status shoal_cuda_fail(cudaError_t e, const char *file, int line, const char *what)
 {
@@ -110,8 +113,10 @@ shoal_status shoal_cuda_alloc(shoal_backend *base, shoal_memory_kind kind, size_
   shoal_status st = remember(b, &m);
   if (st == SHOAL_OK && kind == SHOAL_MEMORY_DEVICE) {
     cudaError_t e = cudaMemsetAsync(m.at, 0, bytes, b->stream);
-    if (e == cudaSuccess) e = cudaStreamSynchronize(b->stream); /* a copy beside the work may come first */
-    if (e != cudaSuccess) st = shoal_cuda_fail(e, __FILE__, __LINE__, "cudaMemsetAsync");
+    if (e != cudaSuccess)
+      st = shoal_cuda_fail(e, __FILE__, __LINE__, "cudaMemsetAsync");
+    else
+      st = shoal_cuda_wait_stream(b, b->stream); /* a copy beside the work may come first */
   }
   if (st == SHOAL_OK)
     *out = m;
@@ -126,16 +131,89 @@ void shoal_cuda_release(shoal_backend *base, shoal_memory *m)
   if (!m->at) return;
   (void)cudaSetDevice(b->device);
   for (int i = 0; i < SHOAL_CUDA_STREAMS; i++)
-    (void)cudaStreamSynchronize(b->beside[i]); /* nothing that is to run uses it */
+    (void)shoal_cuda_wait_stream(b, b->beside[i]); /* nothing that is to run uses it */
+  if (b->hung) return;
   forget(b, m);
   give(b, m);
 }
 
 /* ---- waiting ---- */
 
+shoal_status shoal_cuda_launched(shoal_cuda *b, const char *kernel)
+{
+  b->launched = kernel;
+  if (++b->launches % SHOAL_CUDA_STRIDE != 0) return SHOAL_OK;
+  const size_t i = b->launches / SHOAL_CUDA_STRIDE % SHOAL_CUDA_TRAIL;
+  b->last[i] = kernel;
+  SHOAL_TRY_CUDA(cudaEventRecord(b->trail[i], b->stream));
+  return SHOAL_OK;
+}
+
+/* Among which launches the first is that is not done. */
+static void describe_wait(const shoal_cuda *b, char *buf, size_t cap)
+{
+  const uint64_t newest = b->launches / SHOAL_CUDA_STRIDE, kept = SHOAL_CUDA_TRAIL - 2;
+  uint64_t k = newest > kept ? newest - kept : 1;
+  while (k <= newest && cudaEventQuery(b->trail[k % SHOAL_CUDA_TRAIL]) != cudaErrorNotReady) k++;
+  const char *after = k > 1 ? b->last[(k - 1) % SHOAL_CUDA_TRAIL] : "the first";
+  if (k > newest && b->launches % SHOAL_CUDA_STRIDE == 0)
+    snprintf(buf, cap, "a copy after kernel %s", after);
+  else
+    snprintf(buf, cap, "one of up to %d kernels after %s, of which the last is %s, or a copy", SHOAL_CUDA_STRIDE, after,
+             k <= newest ? b->last[k % SHOAL_CUDA_TRAIL] : b->launched);
+}
+
+/* A wait so far. */
+typedef struct {
+  uint64_t seen_ns;
+  double seconds, told_s;
+} waiting;
+
+static shoal_status still_waiting(shoal_cuda *b, waiting *w)
+{
+  const shoal_backend *base = &b->base;
+  const double often_s = 0.1;
+  const struct timespec moment = { 0, 100000 };
+  char what[200];
+  const uint64_t before_ns = w->seen_ns;
+  w->seen_ns = shoal_now_ns();
+  if (before_ns) w->seconds += SHOAL_MIN((double)(w->seen_ns - before_ns) * 1e-9, often_s); /* more: it did not run */
+  if (!base->progress && w->seconds > often_s) nanosleep(&moment, NULL);
+  if (!base->waits || w->seconds < w->told_s + often_s) return SHOAL_OK;
+  w->told_s = w->seconds;
+  describe_wait(b, what, sizeof what);
+  shoal_status st = base->waits(base->waits_context, w->seconds, what);
+  b->hung = b->hung || st != SHOAL_OK;
+  return st;
+}
+
+static shoal_status check_hung(const shoal_cuda *b)
+{
+  SHOAL_CHECK(!b->hung, SHOAL_ERR_HANG, "%s does not end what it was asked for", b->name);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cuda_wait_stream(shoal_cuda *b, cudaStream_t s)
+{
+  waiting w = { 0 };
+  SHOAL_TRY(check_hung(b));
+  while (b->base.waits && cudaStreamQuery(s) == cudaErrorNotReady) SHOAL_TRY(still_waiting(b, &w));
+  SHOAL_TRY_CUDA(cudaStreamSynchronize(s));
+  return SHOAL_OK;
+}
+
+shoal_status shoal_cuda_wait_event(shoal_cuda *b, cudaEvent_t e)
+{
+  waiting w = { 0 };
+  SHOAL_TRY(check_hung(b));
+  while (b->base.waits && cudaEventQuery(e) == cudaErrorNotReady) SHOAL_TRY(still_waiting(b, &w));
+  SHOAL_TRY_CUDA(cudaEventSynchronize(e));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_cuda_finish(shoal_cuda *b)
 {
-  for (int i = 0; i < SHOAL_CUDA_STREAMS; i++) SHOAL_TRY_CUDA(cudaStreamSynchronize(b->beside[i]));
+  for (int i = 0; i < SHOAL_CUDA_STREAMS; i++) SHOAL_TRY(shoal_cuda_wait_stream(b, b->beside[i]));
   for (int i = 0; i < SHOAL_CUDA_MARKS; i++) b->pending[i] = false;
   return SHOAL_OK;
 }
@@ -146,7 +224,7 @@ static shoal_status next_number(shoal_cuda *b, shoal_cuda_stream s, uint64_t *ou
 {
   const uint64_t number = b->marked + 1;
   const size_t i = number % SHOAL_CUDA_MARKS;
-  if (b->pending[i]) SHOAL_TRY_CUDA(cudaEventSynchronize(b->mark[i]));
+  if (b->pending[i]) SHOAL_TRY(shoal_cuda_wait_event(b, b->mark[i]));
   SHOAL_TRY_CUDA(cudaEventRecord(b->mark[i], b->beside[s]));
   b->pending[i] = true;
   *out = b->marked = number;
@@ -181,11 +259,15 @@ shoal_status shoal_cuda_settle(shoal_backend *base)
 {
   shoal_cuda *b = (shoal_cuda *)base;
   uint64_t now[SHOAL_CUDA_STREAMS] = { 0 };
+  waiting w = { 0 };
   SHOAL_TRY_CUDA(cudaSetDevice(b->device));
   for (int i = 0; base->progress && i < SHOAL_CUDA_STREAMS; i++)
     SHOAL_TRY(next_number(b, (shoal_cuda_stream)i, &now[i]));
   for (int i = 0; i < SHOAL_CUDA_STREAMS; i++)
-    while (!shoal_cuda_reached(base, now[i])) shoal_backend_poll(base);
+    while (!shoal_cuda_reached(base, now[i])) {
+      shoal_backend_poll(base);
+      SHOAL_TRY(still_waiting(b, &w));
+    }
   return shoal_cuda_finish(b);
 }
 
@@ -210,11 +292,10 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out)
     size_t room = shoal_round_up(bytes + bytes / 2, SHOAL_CUDA_STAGE);
     void *grown = NULL;
     SHOAL_TRY_CUDA(cudaMalloc(&grown, room));
-    cudaError_t e = cudaStreamSynchronize(b->stream);
+    SHOAL_TRY(shoal_cuda_wait_stream(b, b->stream));
     if (b->scratch) (void)cudaFree(b->scratch);
     b->scratch = grown;
     b->scratch_bytes = room;
-    SHOAL_TRY_CUDA(e);
   }
   *(void **)out = b->scratch;
   return SHOAL_OK;
@@ -224,7 +305,7 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out)
 static shoal_status next_stage(shoal_cuda *b, int *out)
 {
   int s = *out = b->next_stage;
-  if (b->in_use[s]) SHOAL_TRY_CUDA(cudaEventSynchronize(b->staged[s]));
+  if (b->in_use[s]) SHOAL_TRY(shoal_cuda_wait_event(b, b->staged[s]));
   b->in_use[s] = false;
   b->next_stage = (s + 1) % SHOAL_CUDA_STAGES;
   return SHOAL_OK;
@@ -264,7 +345,7 @@ static shoal_status fetch(shoal_cuda *b, size_t bytes, const void *from, void *t
     }
     if (before >= 0) {
       size_t begin = at - SHOAL_CUDA_STAGE;
-      SHOAL_TRY_CUDA(cudaEventSynchronize(b->staged[before]));
+      SHOAL_TRY(shoal_cuda_wait_event(b, b->staged[before]));
       b->in_use[before] = false;
       memcpy((char *)to + begin, b->stage[before], SHOAL_MIN(bytes - begin, (size_t)SHOAL_CUDA_STAGE));
     }

@@ -79,6 +79,8 @@ def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, run
     elif kind == "concat":
         n = max(len(part) for part in (x, *others))
         x = np.concatenate([np.broadcast_to(part, (n, *part.shape[1:])) for part in (x, *others)], 1)
+    elif kind == "slice":
+        x = x[:, layer["first"]:layer["first"] + layer["count"]]
     elif kind == "attention":
         q, k, v = (i.reshape(*i.shape[:2], layer["heads"], -1).swapaxes(1, 2) for i in (x, *others))
         s = q @ k.swapaxes(2, 3) / math.sqrt(q.shape[3])

@@ -58,6 +58,7 @@ OPERATORS = {
     "Shape": lambda a, x: np.array(x.shape),
     "Gather": lambda a, x, at: x[at.astype(int)],
     "Expand": lambda a, x, shape: x * np.ones(shape.astype(int)),
+    "Slice": lambda a, x, first, last, axis: x.take(np.arange(int(first[0]), int(last[0])), int(axis[0])),
     "Sum": lambda a, *x: sum(x),
     "Sigmoid": lambda a, x: 1 / (1 + np.exp(-x)),
     "Tanh": lambda a, x: np.tanh(x),

@@ -130,6 +130,7 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
                         .pad = { n->pad[0], n->pad[1] },
                         .gap = { n->dilation[0] - 1, n->dilation[1] - 1 },
                         .groups = n->groups,
+                        .first = n->first,
                         .rows = n->rows,
                         .heads = n->heads,
                         .causal = n->causal,
@@ -174,7 +175,7 @@ static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape 
   d.need_dx = n->in[0] >= 0;
   if (n->kind == SHOAL_OP_LINEAR) d.out.dim[d.out.ndim - 1] = width;
   if (n->kind == SHOAL_OP_EMBEDDING && d.in[0].ndim < SHOAL_MAX_DIMS) d.out.dim[d.out.ndim++] = width;
-  if (n->kind == SHOAL_OP_CONV) d.out.dim[1] = width;
+  if (n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_SLICE) d.out.dim[1] = width;
   if (n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_PARAMETER) d.out = with_batch(&n->shape, 1);
   SHOAL_TRY(shoal_error_prefix(shoal_op_infer(&d, &d.out), "layer %s: ", n->name));
   shoal_op_weight_shapes(&d, w);

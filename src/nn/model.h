@@ -63,6 +63,7 @@ typedef struct {
   int in[SHOAL_OP_INPUTS];   /* node numbers; -1 network input; NO_INPUT */
   shoal_shape out;           /* per sample */
   int kernel[2], stride[2], pad[2], dilation[2], groups;
+  int64_t first;                 /* SLICE */
   int64_t rows;                  /* EMBEDDING: of its table */
   int heads;                     /* ATTENTION */
   bool causal;                   /* ATTENTION */
@@ -125,7 +126,7 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
  *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its
- *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR, EMBEDDING and CONV the width in out.dim[0].  `init`
+ *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR, EMBEDDING and CONV the width, for SLICE how many, in out.dim[0].  `init`
  *  is for the weight of LINEAR, CONV, EMBEDDING and PARAMETER; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
  *  NULL) receives its number.  Errors are ERR_ARG with the node's name; the model is then unchanged. */
 shoal_status shoal_model_add(shoal_model *m, const shoal_node *n, shoal_init init, int *id_out);

@@ -111,17 +111,23 @@ static void put_constant(writer *w, const char *name, const shoal_shape *shape, 
   shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
 }
 
+static void put_wholes(writer *w, const char *name, const int64_t *numbers, int n)
+{
+  w->part.n = 0;
+  shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)n);
+  shoal_proto_number(&w->part, TENSOR_TYPE, I64);
+  for (int d = 0; d < n; d++) shoal_proto_number(&w->part, TENSOR_I64, (uint64_t)numbers[d]);
+  shoal_proto_text(&w->part, TENSOR_NAME, name);
+  shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
+}
+
 /* The dimensions of a sample as a constant, behind `before` zeros.  Returns its name, good until the next call. */
 static const char *put_counts(writer *w, const char *layer, const shoal_shape *sample, int before)
 {
-  snprintf(w->shape, sizeof w->shape, "%s/shape", layer);
-  w->part.n = 0;
-  shoal_proto_number(&w->part, TENSOR_DIM, (uint64_t)sample->ndim + (uint64_t)before);
-  shoal_proto_number(&w->part, TENSOR_TYPE, I64);
-  for (int d = 0; d < before; d++) shoal_proto_number(&w->part, TENSOR_I64, 0);
-  for (int d = 0; d < sample->ndim; d++) shoal_proto_number(&w->part, TENSOR_I64, (uint64_t)sample->dim[d]);
-  shoal_proto_text(&w->part, TENSOR_NAME, w->shape);
-  shoal_proto_message(&w->graph, GRAPH_TENSOR, &w->part);
+  int64_t dims[SHOAL_MAX_DIMS] = { 0 };
+  snprintf(w->shape, sizeof w->shape, "%.*s/shape", (int)(sizeof w->shape - sizeof "/shape"), layer);
+  memcpy(dims + before, sample->dim, (size_t)sample->ndim * sizeof *dims);
+  put_wholes(w, w->shape, dims, before + sample->ndim);
   return w->shape;
 }
 
@@ -221,6 +227,21 @@ static void put_parameter(writer *w, const shoal_node *n, const char *weight, co
   add_int(w, "axis", 0);
   end(w);
   simple(w, "Expand", weight, part[2], output);
+}
+
+static void put_slice(writer *w, const shoal_node *n, const char *x, const char *output)
+{
+  static const char *const ends[] = { "begin", "end", "axis" };
+  const int64_t at[] = { n->first, n->first + n->out.dim[0], 1 };
+  char part[3][VALUE_MAX];
+  for (int i = 0; i < 3; i++) {
+    snprintf(part[i], sizeof part[i], "%s/%s", n->name, ends[i]);
+    put_wholes(w, part[i], &at[i], 1);
+  }
+  begin(w, "Slice", output);
+  take(w, x);
+  for (int i = 0; i < 3; i++) take(w, part[i]);
+  end(w);
 }
 
 static const char *value_of(const writer *w, int v)
@@ -358,6 +379,9 @@ static void put_operator(writer *w, const shoal_node *n, const char *output)
     take_all(w, n);
     add_int(w, "axis", 1);
     break;
+  case SHOAL_OP_SLICE:
+    put_slice(w, n, x, output);
+    return;
   case SHOAL_OP_CONV:
     begin(w, "Conv", output);
     take(w, x);

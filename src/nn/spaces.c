@@ -49,8 +49,10 @@ shoal_units shoal_node_units(const shoal_model *m, const shoal_node *n)
 {
   const shoal_shape *in = shoal_value_shape(m, n->in[0]);
   if (n->kind == SHOAL_OP_LINEAR) return in->ndim == 1 ? SHOAL_UNITS_MAKE : SHOAL_UNITS_KEEP;
-  if (n->kind == SHOAL_OP_CONCAT || n->kind == SHOAL_OP_RESHAPE || n->kind == SHOAL_OP_TRANSPOSE ||
-      n->kind == SHOAL_OP_PARAMETER || n->kind == SHOAL_OP_EMBEDDING || n->kind == SHOAL_OP_ATTENTION)
+  if (n->kind == SHOAL_OP_MUL && shoal_value_shape(m, n->in[1])->dim[0] != in->dim[0]) return SHOAL_UNITS_WHOLE;
+  if (n->kind == SHOAL_OP_SLICE || n->kind == SHOAL_OP_CONCAT || n->kind == SHOAL_OP_RESHAPE ||
+      n->kind == SHOAL_OP_TRANSPOSE || n->kind == SHOAL_OP_PARAMETER || n->kind == SHOAL_OP_EMBEDDING ||
+      n->kind == SHOAL_OP_ATTENTION)
     return SHOAL_UNITS_WHOLE;
   if (n->kind != SHOAL_OP_CONV) return SHOAL_UNITS_KEEP;
   if (n->groups == 1) return SHOAL_UNITS_MAKE;

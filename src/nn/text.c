@@ -133,6 +133,7 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
   n.groups = (int)f->groups;
   n.heads = (int)f->heads;
   n.causal = f->causal;
+  n.first = f->first;
   n.rows = n.kind == SHOAL_OP_EMBEDDING ? f->rows ? f->rows : classes : 0;
   n.ceil = f->ceil;
   n.count_pad = f->count_pad;

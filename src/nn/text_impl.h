@@ -18,7 +18,8 @@ typedef enum {
 
 /* What a layer says beside its name, operation and inputs. */
 typedef struct {
-  int64_t width, rows; /* 0: "classes" */
+  int64_t width, rows; /* 0: "classes"; of SLICE how many */
+  int64_t first;
   int64_t kernel[2], stride[2], pad[2], dilation[2], groups, heads;
   shoal_shape shape, order;
   double eps, momentum, p, slope;

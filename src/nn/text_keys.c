@@ -15,6 +15,8 @@ enum { MOST = 1 << 30 }; /* of any size: they are ints in an operation */
 const shoal_layer_key shoal_layer_keys[] = {
   { "width", SHOAL_KEY_WIDTH, true, AT(width), WEIGHTED | BIT(EMBEDDING), 1, MOST },
   { "rows", SHOAL_KEY_WIDTH, true, AT(rows), BIT(EMBEDDING), 1, SHOAL_OP_ROWS },
+  { "first", SHOAL_KEY_COUNT, false, AT(first), BIT(SLICE), 0, MOST },
+  { "count", SHOAL_KEY_COUNT, true, AT(width), BIT(SLICE), 1, MOST },
   { "kernel", SHOAL_KEY_PAIR, true, AT(kernel), WINDOWED, 1, MOST },
   { "stride", SHOAL_KEY_PAIR, false, AT(stride), WINDOWED, 1, MOST },
   { "pad", SHOAL_KEY_PAIR, false, AT(pad), WINDOWED, 0, MOST },
@@ -78,6 +80,7 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   const shoal_node *n = &m->node[i];
   shoal_layer_facts f = shoal_layer_defaults();
   f.width = shoal_node_width(n);
+  f.first = n->first;
   f.rows = n->kind == SHOAL_OP_EMBEDDING && n->rows != m->classes ? n->rows : 0;
   for (int k = 0; k < 2; k++) {
     f.kernel[k] = n->kernel[k];

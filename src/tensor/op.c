@@ -187,12 +187,27 @@ static bool scales_planes(const shoal_shape *x0, const shoal_shape *x1)
   return x0->ndim == 4 && plane && x0->dim[0] == x1->dim[0] && x0->dim[1] == x1->dim[1];
 }
 
+/* Whether x1 scales x0 along its last dimension, alike in all places. */
+static bool scales_last(const shoal_shape *x0, const shoal_shape *x1)
+{
+  bool alike = x0->ndim == x1->ndim && x0->ndim > 2 && x0->dim[0] == x1->dim[0];
+  for (int i = 1; alike && i < x0->ndim - 1; i++) alike = x1->dim[i] == 1;
+  return alike && x0->dim[x0->ndim - 1] == x1->dim[x0->ndim - 1];
+}
+
+shoal_mul_form shoal_op_mul_form(const shoal_op_desc *d)
+{
+  if (shoal_shape_equal(&d->in[0], &d->in[1])) return SHOAL_MUL_ALIKE;
+  return scales_planes(&d->in[0], &d->in[1]) ? SHOAL_MUL_PLANES : SHOAL_MUL_LAST;
+}
+
 static shoal_status infer_mul(const shoal_op_desc *d, shoal_shape *out)
 {
   char a[SHOAL_SHAPE_TEXT], b[SHOAL_SHAPE_TEXT];
   SHOAL_TRY(check_inputs(d));
-  SHOAL_CHECK(shoal_shape_equal(&d->in[0], &d->in[1]) || scales_planes(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
-              "mul: inputs are %s and %s; the second must have the shape of the first, or one number for each channel",
+  SHOAL_CHECK(shoal_op_mul_form(d) != SHOAL_MUL_LAST || scales_last(&d->in[0], &d->in[1]), SHOAL_ERR_ARG,
+              "mul: inputs are %s and %s; the second must have the shape of the first, or one number for each channel, "
+              "or one for each place along the last dimension and 1 for the others",
               shoal_shape_text(&d->in[0], a), shoal_shape_text(&d->in[1], b));
   *out = d->in[0];
   return SHOAL_OK;
@@ -212,6 +227,19 @@ static shoal_status infer_concat(const shoal_op_desc *d, shoal_shape *out)
                 shoal_shape_text(&d->in[k], b));
     if (k > 0) out->dim[1] += d->in[k].dim[1];
   }
+  return SHOAL_OK;
+}
+
+static shoal_status infer_slice(const shoal_op_desc *d, shoal_shape *out)
+{
+  char text[SHOAL_SHAPE_TEXT];
+  const int64_t count = d->out.dim[1], all = d->in[0].dim[1];
+  SHOAL_TRY(check_shape("slice", "input", &d->in[0], 2, SHOAL_MAX_DIMS));
+  SHOAL_CHECK(d->first >= 0 && count >= 1 && d->first < all && count <= all - d->first, SHOAL_ERR_ARG,
+              "slice: %lld from %lld on of %s, whose first dimension of a sample has %lld", (long long)count,
+              (long long)d->first, shoal_shape_text(&d->in[0], text), (long long)all);
+  *out = d->in[0];
+  out->dim[1] = count;
   return SHOAL_OK;
 }
 
@@ -306,6 +334,8 @@ static shoal_status infer(const shoal_op_desc *d, shoal_shape *out)
     return infer_mul(d, out);
   case SHOAL_OP_CONCAT:
     return infer_concat(d, out);
+  case SHOAL_OP_SLICE:
+    return infer_slice(d, out);
   case SHOAL_OP_RELU:
   case SHOAL_OP_GELU:
   case SHOAL_OP_GELU_TANH:

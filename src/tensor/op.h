@@ -51,8 +51,9 @@ enum { SHOAL_OP_ROWS = 1 << 24 }; /* of a table: f32 has all whole numbers up to
   X(AVGPOOL, "avgpool", 1, 1)         /* padding counts if count_pad */                                                    \
   X(GLOBALPOOL, "globalpool", 1, 1)   /* mean over h, w: [n,c,h,w] -> dense [n,c] */                                       \
   X(ADD, "add", 2, SHOAL_OP_INPUTS)   /* y = ((x0 + x1) + x2) + …, equal shapes; relu fusable */                         \
-  X(MUL, "mul", 2, 2)                 /* y = x0 x1; x1 of the shape of x0, or [n,c] or [n,c,1,1] for x0 [n,c,h,w] */       \
+  X(MUL, "mul", 2, 2) /* y = x0 x1; x1 of x0's shape, [n,c] or [n,c,1,1] for [n,c,h,w], or [n,1,…,c] */                  \
   X(CONCAT, "concat", 2, SHOAL_OP_INPUTS) /* along dim 1, in order; the others are equal */                                \
+  X(SLICE, "slice", 1, 1)                 /* of dim 1 those from `first` on, as many as y has */                           \
   X(FLATTEN, "flatten", 1, 1)             /* any format -> dense [n, c*h*w] in canonical order */                          \
   X(RESHAPE, "reshape", 1, 1)             /* any format -> dense, the same values in canonical order */                    \
   X(TRANSPOSE, "transpose", 1, 1) /* any format -> dense; dimension i of a sample is dimension order[i] of x's */          \
@@ -78,6 +79,7 @@ typedef struct {
   bool count_pad; /* AVGPOOL: padding counts as zeros; what a window has beyond it does not */
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   int gap[2];                    /* h, w: CONV, positions between two that a kernel reads; its dilation - 1 */
+  int64_t first;                 /* SLICE */
   int64_t rows;                  /* EMBEDDING: of its table; x are whole numbers below it */
   int heads;                     /* ATTENTION: w is cut into so many */
   bool causal;                   /* ATTENTION: query i sees the keys up to i; t is s */
@@ -105,10 +107,13 @@ static inline int shoal_op_groups(const shoal_op_desc *d)
 {
   return d->groups ? d->groups : 1;
 }
+/* How MUL takes its second input: as of the first's shape; a number for each channel; one for each place along the last dimension. */
+typedef enum { SHOAL_MUL_ALIKE, SHOAL_MUL_PLANES, SHOAL_MUL_LAST } shoal_mul_form;
+shoal_mul_form shoal_op_mul_form(const shoal_op_desc *d);
 /** How many inputs it has: those before the first of ndim 0, but no more than its kind takes. */
 int shoal_op_inputs(const shoal_op_desc *d);
 /** Output shape from inputs and attributes.  Also checks them; ERR_ARG names the value. `d->out` is not read, except
- *  that LINEAR, EMBEDDING and CONV take their output width from out.dim[last], of EMBEDDING one further, and out.dim[1], and RESHAPE the shape of a sample from
+ *  that LINEAR, EMBEDDING and CONV take their output width from out.dim[last], of EMBEDDING one further, and out.dim[1], SLICE its count from out.dim[1], and RESHAPE the shape of a sample from
  *  out.dim[1], …, where one -1 is what is left; PARAMETER takes all of `out`. */
 shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
 /** Shapes of the weights (ndim 0 if absent), and the multiply-accumulates of one forward (LINEAR, CONV and ATTENTION; 0 for

@@ -44,6 +44,10 @@ static void put_layers(const shoal_model *m, shoal_json *j)
       for (int d = 0; d < n->out.ndim; d++) shoal_json_int(j, NULL, turns ? n->order[d] : n->out.dim[d]);
       shoal_json_end(j);
     }
+    if (n->kind == SHOAL_OP_SLICE) {
+      shoal_json_int(j, "first", n->first);
+      shoal_json_int(j, "count", n->out.dim[0]);
+    }
     if (n->kind == SHOAL_OP_ATTENTION) {
       shoal_json_int(j, "heads", n->heads);
       shoal_json_bool(j, "causal", n->causal);

@@ -176,6 +176,26 @@ static void join_cases(void)
           i % 2 ? SHOAL_SHAPE(d->in[0].dim[0], d->in[0].dim[1]) : SHOAL_SHAPE(d->in[0].dim[0], d->in[0].dim[1], 1, 1);
       d->training = !eval;
     }
+    static const shoal_shape rows[] = { { 4, { 2, 3, 5, 17 } }, { 3, { 3, 4, 16 } }, { 4, { 3, 1, 2, 1 } } };
+    for (size_t i = 0; i < SHOAL_COUNT(rows); i++) {
+      shoal_op_desc *d = new_case(SHOAL_OP_MUL, rows[i]);
+      d->in[1] = rows[i];
+      for (int k = 1; k < rows[i].ndim - 1; k++) d->in[1].dim[k] = 1;
+      d->training = !eval;
+    }
+    static const struct {
+      shoal_shape in;
+      int64_t first, count;
+    } parts[] = { { { 4, { 2, 37, 3, 2 } }, 15, 18 },
+                  { { 4, { 1, 32, 2, 2 } }, 16, 16 },
+                  { { 3, { 3, 5, 6 } }, 0, 1 },
+                  { { 2, { 4, 7 } }, 3, 4 } };
+    for (size_t i = 0; i < SHOAL_COUNT(parts); i++) {
+      shoal_op_desc *d = new_case(SHOAL_OP_SLICE, parts[i].in);
+      d->first = parts[i].first;
+      d->out.dim[1] = parts[i].count;
+      d->training = !eval;
+    }
     for (size_t i = 0; i < SHOAL_COUNT(channels) * SHOAL_COUNT(rest); i++) {
       shoal_op_desc *d = new_case(SHOAL_OP_CONCAT, rest[i % SHOAL_COUNT(rest)]);
       for (int k = 0; k < 4 && channels[i / SHOAL_COUNT(rest)][k]; k++) {

@@ -122,6 +122,10 @@ static void test_refusals(void)
   d = plain(SHOAL_OP_CONCAT, SHOAL_SHAPE(4, 3, 6));
   d.in[1].dim[2] = 7;
   refuse(d, "concat: inputs are [4,3,6] and [4,3,7]; all but their channels");
+  d = plain(SHOAL_OP_SLICE, SHOAL_SHAPE(4, 3, 6));
+  d.first = 2;
+  d.out.dim[1] = 2;
+  refuse(d, "slice: 2 from 2 on of [4,3,6], whose first dimension of a sample has 3");
   d = plain(SHOAL_OP_RESHAPE, SHOAL_SHAPE(4, 3, 6));
   d.out = SHOAL_SHAPE(4, 5, -1);
   refuse(d, "reshape: [4,3,6] has 18 values a sample, which do not fill [4,5,-1]");

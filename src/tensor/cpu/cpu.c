@@ -33,6 +33,7 @@ static shoal_cpu_planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_ADD] = shoal_cpu_plan_add,
   [SHOAL_OP_MUL] = shoal_cpu_plan_mul,
   [SHOAL_OP_CONCAT] = shoal_cpu_plan_concat,
+  [SHOAL_OP_SLICE] = shoal_cpu_plan_slice,
   [SHOAL_OP_FLATTEN] = shoal_cpu_plan_flatten,
   [SHOAL_OP_RESHAPE] = shoal_cpu_plan_flatten,
   [SHOAL_OP_TRANSPOSE] = shoal_cpu_plan_flatten,

@@ -95,7 +95,7 @@ typedef shoal_status shoal_cpu_planner(shoal_cpu *b, const shoal_op_desc *d, con
 shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_conv, shoal_cpu_plan_batchnorm, shoal_cpu_plan_layernorm,
     shoal_cpu_plan_relu, shoal_cpu_plan_curve, shoal_cpu_plan_pool, shoal_cpu_plan_globalpool, shoal_cpu_plan_add,
     shoal_cpu_plan_parameter, shoal_cpu_plan_embedding, shoal_cpu_plan_attention, shoal_cpu_plan_mul,
-    shoal_cpu_plan_concat, shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
+    shoal_cpu_plan_concat, shoal_cpu_plan_slice, shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
 /** Plan an operation that reads dense tensors only for an input that is not dense (dense_wrapper.c). */
 shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
                                           shoal_cpu_planner *planner, shoal_op **out);

@@ -1,4 +1,4 @@
-/* Products of two tensors, and concatenation over channels, in every memory format that own loops can read; inputs in others
+/* Products of two tensors, concatenation over channels and parts of them, in every memory format that own loops can read; inputs in others
  * are moved to dense.  Learned numbers, which are dense. */
 #include "tensor/cpu/moves.h"
 #include "tensor/cpu/view.h"
@@ -18,8 +18,9 @@ static shoal_format readable(const shoal_op *op, int k)
 typedef struct {
   shoal_op op;
   shoal_cpu_move *moves;
-  bool planes; /* x1 is dense [n,c], one number for each plane of x0 */
-  shoal_cpu_view view;
+  shoal_mul_form form;
+  shoal_cpu_view view; /* PLANES: of x0; x1 is dense [n,c] */
+  int64_t rows, width; /* LAST: a sample of x0, which is dense as x1 is */
 } mul_op;
 
 typedef struct {
@@ -76,6 +77,35 @@ SHOAL_CPU_KERNEL static void dot_range(const void *context, size_t begin, size_t
   }
 }
 
+/* y = a times b[sample, column] */
+SHOAL_CPU_KERNEL static void scale_rows(const void *context, size_t begin, size_t end)
+{
+  const product *t = context;
+  const int64_t width = t->p->width;
+  for (size_t i = begin; i < end; i++) {
+    const float *a = t->a + (int64_t)i * width, *b = t->b + (int64_t)i / t->p->rows * width;
+    float *y = t->y + (int64_t)i * width;
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) y[j] = a[j] * b[j];
+  }
+}
+
+/* y[sample, column] = sum of a b over the rows, for some columns of a sample each */
+SHOAL_CPU_KERNEL static void dot_rows(const void *context, size_t begin, size_t end)
+{
+  const product *t = context;
+  const int64_t width = t->p->width, pieces = (width + LANES - 1) / LANES;
+  for (size_t i = begin; i < end; i++) {
+    int64_t sample = (int64_t)i / pieces, column = (int64_t)i % pieces * LANES;
+    int n = (int)SHOAL_MIN((int64_t)LANES, width - column);
+    const float *a = t->a + sample * t->p->rows * width + column, *b = t->b + sample * t->p->rows * width + column;
+    double sum[LANES] = { 0 };
+    for (int64_t r = 0; r < t->p->rows; r++)
+      for (int j = 0; j < n; j++) sum[j] += (double)a[r * width + j] * (double)b[r * width + j];
+    for (int j = 0; j < n; j++) t->y[sample * width + column + j] = (float)sum[j];
+  }
+}
+
 static void multiply(const shoal_op *op, const float *a, const float *b, float *y)
 {
   product t = { .a = a, .b = b, .y = y };
@@ -83,12 +113,34 @@ static void multiply(const shoal_op *op, const float *a, const float *b, float *
                      &t);
 }
 
-static void by_planes(const shoal_op *op, shoal_cpu_range *f, const float *a, const float *b, float *y)
+/* y = a b, where b is the second input, or shaped as it */
+static void scale(const shoal_op *op, const float *a, const float *b, float *y)
 {
   const mul_op *p = (const mul_op *)op;
   product t = { p, a, b, y };
-  shoal_cpu_parallel(shoal_cpu_of(op), (size_t)(p->view.images * p->view.groups), 1,
-                     (size_t)p->view.rows * (size_t)p->view.lanes * 2 * sizeof(float), f, &t);
+  if (p->form == SHOAL_MUL_ALIKE)
+    multiply(op, a, b, y);
+  else if (p->form == SHOAL_MUL_PLANES)
+    shoal_cpu_parallel(shoal_cpu_of(op), (size_t)(p->view.images * p->view.groups), 1,
+                       (size_t)p->view.rows * (size_t)p->view.lanes * 2 * sizeof(float), scale_range, &t);
+  else
+    shoal_cpu_parallel(shoal_cpu_of(op), (size_t)(op->desc.out.dim[0] * p->rows), 1,
+                       (size_t)p->width * 2 * sizeof(float), scale_rows, &t);
+}
+
+/* y = the sum of a b over what one number of the second input scales */
+static void gather(const shoal_op *op, const float *a, const float *b, float *y)
+{
+  const mul_op *p = (const mul_op *)op;
+  product t = { p, a, b, y };
+  if (p->form == SHOAL_MUL_ALIKE)
+    multiply(op, a, b, y);
+  else if (p->form == SHOAL_MUL_PLANES)
+    shoal_cpu_parallel(shoal_cpu_of(op), (size_t)(p->view.images * p->view.groups), 1,
+                       (size_t)p->view.rows * (size_t)p->view.lanes * 2 * sizeof(float), dot_range, &t);
+  else
+    shoal_cpu_parallel(shoal_cpu_of(op), (size_t)(op->desc.out.dim[0] * ((p->width + LANES - 1) / LANES)), 1,
+                       (size_t)p->rows * LANES * 2 * sizeof(float), dot_rows, &t);
 }
 
 static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
@@ -97,10 +149,7 @@ static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
   const float *x0, *x1;
   SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[0], a, a->x[0], &x0));
   SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[1], a, a->x[1], &x1));
-  if (p->planes)
-    by_planes(op, scale_range, x0, x1, a->y);
-  else
-    multiply(op, x0, x1, a->y);
+  scale(op, x0, x1, a->y);
   return SHOAL_OK;
 }
 
@@ -112,16 +161,10 @@ static shoal_status mul_backward(shoal_op *op, const shoal_op_args *a)
   float *dx0 = shoal_cpu_move_target(&p->moves[0], a, a->dx[0]);
   float *dx1 = shoal_cpu_move_target(&p->moves[1], a, a->dx[1]);
   SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[1], a, a->x[1], &x1));
-  if (p->planes)
-    by_planes(op, scale_range, a->dy, x1, dx0);
-  else
-    multiply(op, a->dy, x1, dx0);
+  scale(op, a->dy, x1, dx0);
   SHOAL_TRY(shoal_cpu_move_out(op, &p->moves[0], a, dx0, a->dx[0]));
   SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[0], a, a->x[0], &x0));
-  if (p->planes)
-    by_planes(op, dot_range, a->dy, x0, dx1);
-  else
-    multiply(op, a->dy, x0, dx1);
+  gather(op, a->dy, x0, dx1);
   return shoal_cpu_move_out(op, &p->moves[1], a, dx1, a->dx[1]);
 }
 
@@ -138,10 +181,14 @@ shoal_status shoal_cpu_plan_mul(shoal_cpu *b, const shoal_op_desc *d, const shoa
   shoal_op *op = &p->op;
   shoal_status st = SHOAL_OK;
   op->destroy = mul_destroy;
-  op->out_format = readable(op, 0);
-  p->planes = !shoal_shape_equal(&d->in[0], &d->in[1]);
-  const shoal_format wanted[] = { op->out_format, p->planes ? shoal_cpu_dense(&d->in[1]) : op->out_format };
-  if (p->planes) st = shoal_cpu_view_of_layout(&d->in[0], shoal_cpu_layout_of(&op->out_format), &p->view);
+  p->form = shoal_op_mul_form(d);
+  p->width = d->in[0].dim[d->in[0].ndim - 1];
+  p->rows = shoal_shape_count(&d->in[0]) / d->in[0].dim[0] / p->width;
+  op->out_format = p->form == SHOAL_MUL_LAST ? shoal_cpu_dense(&d->in[0]) : readable(op, 0);
+  const shoal_format wanted[] = { op->out_format,
+                                  p->form == SHOAL_MUL_ALIKE ? op->out_format : shoal_cpu_dense(&d->in[1]) };
+  if (p->form == SHOAL_MUL_PLANES)
+    st = shoal_cpu_view_of_layout(&d->in[0], shoal_cpu_layout_of(&op->out_format), &p->view);
   if (st == SHOAL_OK) st = shoal_cpu_moves_plan(b, op, wanted, &p->moves);
   if (st != SHOAL_OK) {
     op->destroy(op);
@@ -264,6 +311,70 @@ shoal_status shoal_cpu_plan_concat(shoal_cpu *b, const shoal_op_desc *d, const s
   }
   op->forward = concat_forward;
   op->backward_data = concat_backward;
+  *out = op;
+  return SHOAL_OK;
+}
+
+/* ---- slice ---- */
+
+typedef struct {
+  shoal_op op;
+  shoal_cpu_move *moves;
+  shoal_cpu_view whole, part;
+  size_t bytes; /* of the input, as it is read */
+} slice_op;
+
+static shoal_status slice_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const slice_op *p = (slice_op *)op;
+  channels_copy t = { &p->whole, &p->part, op->desc.first, 0, p->part.channels, NULL, a->y, true };
+  SHOAL_TRY(shoal_cpu_move_in(op, &p->moves[0], a, a->x[0], &t.x));
+  copy(op, &t);
+  return SHOAL_OK;
+}
+
+static shoal_status slice_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const slice_op *p = (slice_op *)op;
+  float *dx = shoal_cpu_move_target(&p->moves[0], a, a->dx[0]);
+  channels_copy t = { &p->part, &p->whole, 0, op->desc.first, p->part.channels, a->dy, dx, false };
+  memset(dx, 0, p->bytes);
+  copy(op, &t);
+  return shoal_cpu_move_out(op, &p->moves[0], a, dx, a->dx[0]);
+}
+
+static void slice_destroy(shoal_op *op)
+{
+  shoal_cpu_moves_free(op, ((slice_op *)op)->moves);
+  free(op);
+}
+
+/* The output has the layout of the input. */
+static shoal_status plan_slice(shoal_cpu *b, slice_op *p)
+{
+  shoal_op *op = &p->op;
+  const shoal_format wanted = readable(op, 0);
+  const shoal_cpu_layout layout = shoal_cpu_layout_of(&wanted);
+  p->bytes = wanted.bytes;
+  if (layout != SHOAL_CPU_DENSE) SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, layout, &op->out_format));
+  SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.in[0], &wanted, &p->whole));
+  SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.out, &op->out_format, &p->part));
+  return shoal_cpu_moves_plan(b, op, &wanted, &p->moves);
+}
+
+shoal_status shoal_cpu_plan_slice(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  slice_op *p;
+  SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
+  shoal_op *op = &p->op;
+  op->destroy = slice_destroy;
+  shoal_status st = plan_slice(b, p);
+  if (st != SHOAL_OK) {
+    op->destroy(op);
+    return st;
+  }
+  op->forward = slice_forward;
+  op->backward_data = slice_backward;
   *out = op;
   return SHOAL_OK;
 }

@@ -271,12 +271,12 @@ typedef struct {
   float *dx0, *dx1;    /* either may be dy */
 } shoal_k_sum_back_args;
 typedef struct {
-  size_t n, plane;
-  const float *x, *s; /* s [n / plane] */
+  size_t n, plane, width; /* plane: elements for each of s; width: of s, beside each other in every row of x */
+  const float *x, *s;     /* s [n / plane] */
   float *y;
-} shoal_k_product_args; /* y[i] = x[i] s[i / plane] */
+} shoal_k_product_args; /* y[i] = x[i] s[i / (plane width) width + i % width] */
 typedef struct {
-  size_t n, plane; /* a block per plane */
+  size_t n, plane, width; /* likewise; a block for each of ds */
   const float *x, *dy;
   float *ds; /* [n / plane] */
 } shoal_k_product_sum_args;

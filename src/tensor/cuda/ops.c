@@ -135,28 +135,35 @@ static void plan_add(shoal_op *op)
   op->y_may_be_x = op->dx_may_be_dy = true;
 }
 
-/* How many values of x0 one of x1 is multiplied with. */
+/* How many values of x0 one of x1 is multiplied with, and how many of x1 lie beside each other in a row of x0. */
 static size_t plane_of(const shoal_op *op)
 {
   return count_of(op) / (size_t)shoal_shape_count(&op->desc.in[1]);
 }
 
+static size_t row_of(const shoal_op *op)
+{
+  const shoal_shape *x0 = &op->desc.in[0];
+  return shoal_op_mul_form(&op->desc) == SHOAL_MUL_LAST ? (size_t)x0->dim[x0->ndim - 1] : 1;
+}
+
 static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
 {
   const size_t n = count_of(op);
-  return launched(op, SHOAL_EACH(shoal_cuda_of(op), product, n, .n = n, .plane = plane_of(op), .x = a->x[0],
-                                 .s = a->x[1], .y = a->y));
+  return launched(op, SHOAL_EACH(shoal_cuda_of(op), product, n, .n = n, .plane = plane_of(op), .width = row_of(op),
+                                 .x = a->x[0], .s = a->x[1], .y = a->y));
 }
 
 static shoal_status mul_backward(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cuda *b = shoal_cuda_of(op);
-  const size_t n = count_of(op), plane = plane_of(op);
-  SHOAL_TRY(SHOAL_EACH(b, product, n, .n = n, .plane = plane, .x = a->dy, .s = a->x[1], .y = a->dx[0]));
+  const size_t n = count_of(op), plane = plane_of(op), width = row_of(op);
+  SHOAL_TRY(SHOAL_EACH(b, product, n, .n = n, .plane = plane, .width = width, .x = a->dy, .s = a->x[1], .y = a->dx[0]));
   if (plane == 1)
-    return launched(op, SHOAL_EACH(b, product, n, .n = n, .plane = 1, .x = a->dy, .s = a->x[0], .y = a->dx[1]));
-  return launched(
-      op, SHOAL_BLOCKS(b, product_sum, n / plane, .n = n, .plane = plane, .x = a->x[0], .dy = a->dy, .ds = a->dx[1]));
+    return launched(op,
+                    SHOAL_EACH(b, product, n, .n = n, .plane = 1, .width = 1, .x = a->dy, .s = a->x[0], .y = a->dx[1]));
+  return launched(op, SHOAL_BLOCKS(b, product_sum, n / plane, .n = n, .plane = plane, .width = width, .x = a->x[0],
+                                   .dy = a->dy, .ds = a->dx[1]));
 }
 
 static void plan_mul(shoal_op *op)
@@ -206,6 +213,41 @@ static void plan_concat(shoal_op *op)
 {
   op->forward = concat_forward;
   op->backward_data = concat_backward;
+}
+
+/* The part of every sample as a rectangle, and in *first where it begins in the whole. */
+static shoal_tile range_of(const shoal_op *op, size_t *whole, size_t *first)
+{
+  const shoal_op_desc *d = &op->desc;
+  const size_t each = (size_t)(shoal_shape_count(&d->out) / (d->out.dim[0] * d->out.dim[1]));
+  *whole = each * (size_t)d->in[0].dim[1];
+  *first = each * (size_t)d->first;
+  return (shoal_tile){ .rows = (size_t)d->out.dim[0], .cols = 1, .width = each * (size_t)d->out.dim[1], .grain = 1 };
+}
+
+static shoal_status slice_forward(shoal_op *op, const shoal_op_args *a)
+{
+  size_t whole, first;
+  shoal_tile t = range_of(op, &whole, &first);
+  t.from.stride = whole;
+  t.to.stride = t.width;
+  return launched(op, shoal_cuda_copy_tile(op->backend, &t, a->x[0] + first, a->y));
+}
+
+static shoal_status slice_backward(shoal_op *op, const shoal_op_args *a)
+{
+  size_t whole, first;
+  shoal_tile t = range_of(op, &whole, &first);
+  t.from.stride = t.width;
+  t.to.stride = whole;
+  SHOAL_TRY(shoal_cuda_fill(op->backend, t.rows * whole, 0, a->dx[0]));
+  return launched(op, shoal_cuda_copy_tile(op->backend, &t, a->dy, a->dx[0] + first));
+}
+
+static void plan_slice(shoal_op *op)
+{
+  op->forward = slice_forward;
+  op->backward_data = slice_backward;
 }
 
 static shoal_status parameter_forward(shoal_op *op, const shoal_op_args *a)
@@ -493,6 +535,7 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_ADD] = plan_add,
   [SHOAL_OP_MUL] = plan_mul,
   [SHOAL_OP_CONCAT] = plan_concat,
+  [SHOAL_OP_SLICE] = plan_slice,
   [SHOAL_OP_FLATTEN] = plan_flatten,
   [SHOAL_OP_RESHAPE] = plan_flatten,
   [SHOAL_OP_TRANSPOSE] = plan_transpose,

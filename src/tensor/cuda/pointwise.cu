@@ -147,14 +147,15 @@ SHOAL_KERNEL(table_back)
 
 SHOAL_KERNEL(product)
 {
-  EACH(i, a.n) a.y[i] = a.x[i] * a.s[i / a.plane];
+  EACH(i, a.n) a.y[i] = a.x[i] * a.s[i / (a.plane * a.width) * a.width + i % a.width];
 }
 
 SHOAL_KERNEL(product_sum)
 {
-  const float *x = a.x + blockIdx.x * a.plane, *dy = a.dy + blockIdx.x * a.plane;
+  const size_t first = blockIdx.x / a.width * a.plane * a.width + blockIdx.x % a.width;
+  const float *x = a.x + first, *dy = a.dy + first;
   double sum = 0;
-  OF_BLOCK(i, a.plane) sum += (double)x[i] * (double)dy[i];
+  OF_BLOCK(i, a.plane) sum += (double)x[i * a.width] * (double)dy[i * a.width];
   sum = block_sum(sum);
   if (threadIdx.x == 0) a.ds[blockIdx.x] = (float)sum;
 }

@@ -1,29 +1,34 @@
-/* Products of two tensors, concatenation over channels, transposition, learned numbers, and rows of tables. */
+/* Products of two tensors, concatenation over channels and parts of them, transposition, learned numbers, and rows of tables. */
 #include "tensor/ref/ref_impl.h"
 #include <string.h>
 
-/* How many values of x0 one of x1 is multiplied with. */
-static int64_t plane_of(const shoal_op_desc *d)
+/* Which number of x1 element i of x0 is multiplied with. */
+static int64_t factor_of(const shoal_op_desc *d, int64_t i)
 {
-  return shoal_shape_count(&d->in[0]) / shoal_shape_count(&d->in[1]);
+  const int64_t n = shoal_shape_count(&d->in[0]), m = shoal_shape_count(&d->in[1]), last = m / d->in[1].dim[0];
+  if (shoal_op_mul_form(d) != SHOAL_MUL_LAST) return i / (n / m);
+  return i / (n / d->in[0].dim[0]) * last + i % last;
 }
 
 static shoal_status mul_forward(shoal_op *op, const shoal_op_args *a)
 {
-  int64_t n = shoal_shape_count(&op->desc.out), plane = plane_of(&op->desc);
-  for (int64_t i = 0; i < n; i++) a->y[i] = a->x[0][i] * a->x[1][i / plane];
+  int64_t n = shoal_shape_count(&op->desc.out);
+  for (int64_t i = 0; i < n; i++) a->y[i] = a->x[0][i] * a->x[1][factor_of(&op->desc, i)];
   return SHOAL_OK;
 }
 
 static shoal_status mul_backward(shoal_op *op, const shoal_op_args *a)
 {
-  int64_t n = shoal_shape_count(&op->desc.out), plane = plane_of(&op->desc);
-  for (int64_t i = 0; i < n; i++) a->dx[0][i] = a->dy[i] * a->x[1][i / plane];
-  for (int64_t k = 0; k < n / plane; k++) {
-    double sum = 0;
-    for (int64_t i = k * plane; i < (k + 1) * plane; i++) sum += (double)a->dy[i] * a->x[0][i];
-    a->dx[1][k] = (float)sum;
+  const shoal_op_desc *d = &op->desc;
+  int64_t n = shoal_shape_count(&d->out);
+  double *sum = a->scratch;
+  memset(sum, 0, op->scratch_bytes);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t k = factor_of(d, i);
+    a->dx[0][i] = a->dy[i] * a->x[1][k];
+    sum[k] += (double)a->dy[i] * a->x[0][i];
   }
+  for (int64_t k = 0; k < shoal_shape_count(&d->in[1]); k++) a->dx[1][k] = (float)sum[k];
   return SHOAL_OK;
 }
 
@@ -32,6 +37,7 @@ void shoal_ref_plan_mul(shoal_op *op)
   op->forward = mul_forward;
   op->backward_data = mul_backward;
   op->backward_reads_x = true;
+  op->scratch_bytes = (size_t)shoal_shape_count(&op->desc.in[1]) * sizeof(double);
 }
 
 /* Values of input k in a sample. */
@@ -70,6 +76,31 @@ void shoal_ref_plan_concat(shoal_op *op)
 {
   op->forward = concat_forward;
   op->backward_data = concat_backward;
+}
+
+static shoal_status slice_forward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_op_desc *d = &op->desc;
+  const int64_t whole = part_of(d, 0), each = whole / d->in[0].dim[1], part = each * d->out.dim[1];
+  for (int64_t n = 0; n < d->out.dim[0]; n++)
+    memcpy(a->y + n * part, a->x[0] + n * whole + d->first * each, (size_t)part * sizeof *a->y);
+  return SHOAL_OK;
+}
+
+static shoal_status slice_backward(shoal_op *op, const shoal_op_args *a)
+{
+  const shoal_op_desc *d = &op->desc;
+  const int64_t whole = part_of(d, 0), each = whole / d->in[0].dim[1], part = each * d->out.dim[1];
+  memset(a->dx[0], 0, (size_t)shoal_shape_count(&d->in[0]) * sizeof *a->y);
+  for (int64_t n = 0; n < d->out.dim[0]; n++)
+    memcpy(a->dx[0] + n * whole + d->first * each, a->dy + n * part, (size_t)part * sizeof *a->y);
+  return SHOAL_OK;
+}
+
+void shoal_ref_plan_slice(shoal_op *op)
+{
+  op->forward = slice_forward;
+  op->backward_data = slice_backward;
 }
 
 /* Where element i of y, counted in canonical order, lies in x. */

@@ -30,6 +30,7 @@ static planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_ADD] = shoal_ref_plan_add,
   [SHOAL_OP_MUL] = shoal_ref_plan_mul,
   [SHOAL_OP_CONCAT] = shoal_ref_plan_concat,
+  [SHOAL_OP_SLICE] = shoal_ref_plan_slice,
   [SHOAL_OP_FLATTEN] = shoal_ref_plan_flatten,
   [SHOAL_OP_RESHAPE] = shoal_ref_plan_flatten,
   [SHOAL_OP_TRANSPOSE] = shoal_ref_plan_transpose,

@@ -18,6 +18,7 @@ void shoal_ref_plan_globalpool(shoal_op *op);
 void shoal_ref_plan_add(shoal_op *op);
 void shoal_ref_plan_mul(shoal_op *op);
 void shoal_ref_plan_concat(shoal_op *op);
+void shoal_ref_plan_slice(shoal_op *op);
 void shoal_ref_plan_parameter(shoal_op *op);
 void shoal_ref_plan_embedding(shoal_op *op);
 void shoal_ref_plan_attention(shoal_op *op);

@@ -18,15 +18,18 @@ static const shoal_verb_help import_help = {
   "shoal model import NET.onnx [-o NET.yaml]",
   "Makes a network of an ONNX file, as both of PyTorch's exporters write it: a description of its layers, and its "
   "weights.\n"
-  "The input has one fixed shape, the batch first, and the output is [N, classes]; a softmax at the end is left out. "
-  "A\n"
+  "The input has one fixed shape, the batch first, and the output is [N, classes], of text [N, tokens, classes]; a "
+  "softmax at the end "
+  "is left out. A\n"
   "constant that is subtracted from the input, or divides it, is mean or standard deviation. Arithmetic of shapes is "
   "computed.\n"
   "Operators that become layers: Add, AveragePool, BatchNormalization, Cast, Clip, Concat, Conv, Div, Dropout, "
-  "Flatten, "
+  "Flatten, Gather, "
   "Gelu, Gemm, GlobalAveragePool, HardSigmoid, HardSwish, Identity, LayerNormalization, LeakyRelu, MatMul, MaxPool, "
   "Mul, Pad, "
-  "ReduceMean, Relu, Reshape, Sigmoid, Squeeze, Sub, Sum, Tanh, Transpose, Unsqueeze; GELU and layer norm also where "
+  "ReduceMean, Relu, Reshape, Sigmoid, Slice, Softmax, Split, Squeeze, Sub, Sum, Tanh, Transpose, Unsqueeze, Where; "
+  "GELU, layer norm "
+  "and attention also where "
   "they "
   "are written as several. What cannot be is told with its node.",
   import_flags,
@@ -46,9 +49,12 @@ static char *with_ending(const char *path, const char *ending)
 static shoal_status write_network(shoal_import *im, const char *yaml, const char *tensors)
 {
   const shoal_model *m = shoal_import_model(im);
-  shoal_foreign f = {
-    .model = m, .tensor = shoal_import_tensor, .ctx = im, .kind = m->input.ndim == 3 ? "images" : "features"
-  };
+  shoal_foreign f = { .model = m,
+                      .tensor = shoal_import_tensor,
+                      .ctx = im,
+                      .kind = shoal_model_reads_tokens(m) ? "text"
+                              : m->input.ndim == 3        ? "images"
+                                                          : "features" };
   shoal_str text = { 0 };
   shoal_import_scale(im, &f);
   SHOAL_CHECK(!shoal_path_exists(yaml), SHOAL_ERR_IO, "%s exists already: remove it, or name another file", yaml);

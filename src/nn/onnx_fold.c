@@ -138,6 +138,11 @@ static bool add(const char *op, int64_t a, int64_t b, int64_t *out)
     return !__builtin_sub_overflow(a, b, out);
   case 'M':
     if (op[1] == 'u') return !__builtin_mul_overflow(a, b, out);
+    if (op[1] == 'o') { /* with the sign of b */
+      if (b == 0 || b == -1) return b != 0;
+      *out = a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+      return true;
+    }
     *out = op[1] == 'i' ? SHOAL_MIN(a, b) : SHOAL_MAX(a, b);
     return true;
   case 'D':
@@ -158,6 +163,12 @@ static bool add(const char *op, int64_t a, int64_t b, int64_t *out)
   }
 }
 
+/* Whether Equal, Greater or Less hold. */
+static bool holds(const char *op, double a, double b)
+{
+  return op[0] == 'E' ? a == b : op[0] == 'G' ? a > b : a < b;
+}
+
 static bool add_real(const char *op, double a, double b, double *out)
 {
   switch (op[0]) {
@@ -169,7 +180,7 @@ static bool add_real(const char *op, double a, double b, double *out)
     return true;
   case 'M':
     *out = op[1] == 'u' ? a * b : op[1] == 'i' ? fmin(a, b) : fmax(a, b);
-    return true;
+    return op[1] != 'o';
   case 'D':
     *out = a / b;
     return true;
@@ -181,7 +192,7 @@ static bool add_real(const char *op, double a, double b, double *out)
   }
 }
 
-/* Add, Sub, Mul, Div, Min, Max, Pow; Equal, Greater, Less and And of whole numbers. */
+/* Add, Sub, Mul, Div, Mod, Min, Max, Pow; Equal, Greater, Less; And of truth values. */
 static shoal_status two(job *j)
 {
   const char *op = j->n->op;
@@ -192,11 +203,15 @@ static shoal_status two(job *j)
   if (!a->i != !b->i) return wrong(j, "one of them is real and the other is not");
   SHOAL_TRY(broadcast(j, 2, &ndim, dim));
   bool truth = strchr("EGL", op[0]) != NULL || strcmp(op, "And") == 0;
-  if (truth && !a->i) return wrong(j, "only whole numbers are compared");
+  if (op[0] == 'A' && op[1] == 'n' && !a->i) return wrong(j, "they are no truth values");
   SHOAL_TRY(make(j, truth ? SHOAL_ONNX_BOOL : a->t->type, ndim, dim));
   for (size_t k = 0; k < j->out->count; k++) {
     size_t p = place_in(a->t, j->out, k), q = place_in(b->t, j->out, k);
     double real = 0;
+    if (truth && !a->i) {
+      j->i[k] = holds(op, (double)a->x[p], (double)b->x[q]);
+      continue;
+    }
     bool good = j->i ? add(op, a->i[p], b->i[q], &j->i[k]) : add_real(op, (double)a->x[p], (double)b->x[q], &real);
     if (!j->i) j->x[k] = (float)real;
     if (!good) return wrong(j, "what comes out is no number");
@@ -238,6 +253,22 @@ static shoal_status one(job *j)
     if (strcmp(op, "Floor") == 0) x = floor(x);
     if (strcmp(op, "Ceil") == 0) x = ceil(x);
     j->x[k] = (float)x;
+  }
+  return SHOAL_OK;
+}
+
+/* What is above a diagonal, or below it, becomes 0. */
+static shoal_status trilu(job *j)
+{
+  const operand *a = given(j, 0), *at = given(j, 1);
+  if (!a || a->t->ndim < 2 || (at && (!at->i || at->t->count != 1))) return wrong(j, "it needs a matrix");
+  const bool upper = attribute(j, "upper", 1) != 0;
+  const int64_t rows = a->t->dim[a->t->ndim - 2], cols = a->t->dim[a->t->ndim - 1], diagonal = at ? at->i[0] : 0;
+  if (diagonal > INT32_MAX || diagonal < INT32_MIN) return wrong(j, "its diagonal is none");
+  SHOAL_TRY(make(j, a->t->type, a->t->ndim, a->t->dim));
+  for (size_t k = 0; k < j->out->count; k++) {
+    int64_t place = (int64_t)k % cols - (int64_t)k / cols % rows - diagonal;
+    if (upper ? place >= 0 : place <= 0) copy_element(j, k, a, k);
   }
   return SHOAL_OK;
 }
@@ -555,6 +586,7 @@ static const struct {
   { "Less", two },
   { "Max", two },
   { "Min", two },
+  { "Mod", two },
   { "Mul", two },
   { "Neg", one },
   { "Not", one },
@@ -568,6 +600,7 @@ static const struct {
   { "Squeeze", squeeze },
   { "Sub", two },
   { "Transpose", transpose },
+  { "Trilu", trilu },
   { "Unsqueeze", unsqueeze },
   { "Where", where },
 };

@@ -30,6 +30,7 @@ static const operator operators[] = {
   { "Flatten", 1, 1, "axis", shoal_take_flatten },
   { "Gelu", 1, 1, "approximate", shoal_take_gelu },
   { "Gemm", 2, 3, "transB transA=0 alpha=1 beta=1", shoal_take_gemm },
+  { "Gather", 2, 2, "axis", shoal_take_gather },
   { "GlobalAveragePool", 1, 1, "", shoal_take_global_pool },
   { "HardSigmoid", 1, 1, "alpha beta", shoal_take_hardsigmoid },
   { "HardSwish", 1, 1, "", shoal_take_curve },
@@ -45,12 +46,16 @@ static const operator operators[] = {
   { "Relu", 1, 1, "", shoal_take_curve },
   { "Reshape", 2, 2, "allowzero", shoal_take_reshape },
   { "Sigmoid", 1, 1, "", shoal_take_curve },
+  { "Slice", 1, 5, "starts ends axes", shoal_take_slice },
+  { "Softmax", 1, 1, "axis", shoal_take_softmax },
+  { "Split", 1, 2, "axis split num_outputs", shoal_take_split },
   { "Squeeze", 1, 2, "axes", shoal_take_squeeze },
   { "Sub", 2, 2, "", shoal_take_scale },
   { "Sum", 2, SHOAL_OP_INPUTS, "", shoal_take_add },
   { "Tanh", 1, 1, "", shoal_take_curve },
   { "Transpose", 1, 1, "perm", shoal_take_transpose },
   { "Unsqueeze", 1, 2, "axes", shoal_take_squeeze },
+  { "Where", 3, 3, "", shoal_take_where },
 };
 
 static const operator* find_operator(const shoal_onnx_node *n)
@@ -157,7 +162,7 @@ static shoal_status take_node(shoal_import *im, int i)
   const operator* o = find_operator(n);
   shoal_onnx_tensor *t;
   bool shape = strcmp(n->op, "Shape") == 0 && !n->domain[0];
-  for (int k = 1; k < n->outs; k++)
+  for (int k = 1; k < n->outs && !(o && o->take == shoal_take_split); k++)
     if (n->out[k] >= 0 && im->g.value[n->out[k]].readers > 0)
       return shoal_import_refuse("more than its first output is used");
   if (shape || (all_known(im, n) && shoal_onnx_folds(n->op) && !n->domain[0])) {
@@ -202,8 +207,10 @@ static shoal_status take_input(shoal_import *im)
   char shape[192];
   shoal_shape sample = { .ndim = g->input_ndim - 1 };
   shoal_onnx_shape_text(g->input_ndim, g->input_dim, shape, sizeof shape);
-  SHOAL_CHECK(g->input_type == SHOAL_ONNX_F32, SHOAL_ERR_UNSUPPORTED,
-              "%s: its input %s is of ONNX's type %d; inputs are f32 here", g->path, name, g->input_type);
+  SHOAL_CHECK(g->input_type == SHOAL_ONNX_F32 || g->input_type == SHOAL_ONNX_I64 || g->input_type == SHOAL_ONNX_I32,
+              SHOAL_ERR_UNSUPPORTED,
+              "%s: its input %s is of ONNX's type %d; inputs are f32 here, or whole numbers: tokens", g->path, name,
+              g->input_type);
   SHOAL_CHECK(g->input_ndim >= 2 && g->input_ndim <= SHOAL_MAX_DIMS, SHOAL_ERR_UNSUPPORTED,
               "%s: its input %s is %s; the batch and one to %d dimensions of a sample are read", g->path, name, shape,
               SHOAL_MAX_DIMS - 1);
@@ -216,9 +223,7 @@ static shoal_status take_input(shoal_import *im)
                 "%s: its input %s is %s", g->path, name, shape);
     if (d > 0) sample.dim[d - 1] = g->input_dim[d];
   }
-  shoal_import_value *v = &im->at[g->input];
-  *v = (shoal_import_value){ .layer = -1, .ndim = g->input_ndim };
-  memcpy(v->dim, g->input_dim, sizeof v->dim);
+  im->at[g->input] = shoal_import_dense(-1, g->input_ndim, g->input_dim);
   im->text.input = sample;
   return shoal_model_create("imported", &sample, 1, &im->shapes);
 }
@@ -236,17 +241,54 @@ static shoal_status take_nodes(shoal_import *im)
   return SHOAL_OK;
 }
 
+/* Layers of which parts became layers of their own, and that nobody else reads. */
+static shoal_status drop_unread(shoal_import *im)
+{
+  int *number, kept = 0;
+  size_t n = 0;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)im->text.n, &number));
+  for (int i = im->text.n - 2; i >= 0; i--) {
+    const shoal_text_layer *l = &im->text.layers[i];
+    for (int k = 0; l->readers == 0 && k < shoal_node_inputs(&l->node); k++)
+      if (l->node.in[k] >= 0) im->text.layers[l->node.in[k]].readers--;
+  }
+  for (int i = 0; i < im->text.n; i++) {
+    shoal_text_layer *l = &im->text.layers[i];
+    number[i] = l->readers == 0 && i < im->text.n - 1 ? -1 : kept++;
+    if (number[i] < 0) continue;
+    for (int k = 0; k < shoal_node_inputs(&l->node); k++)
+      if (l->node.in[k] >= 0) l->node.in[k] = number[l->node.in[k]];
+    if (number[i] < i) im->text.layers[number[i]] = *l;
+  }
+  for (size_t k = 0; k < im->n; k++) {
+    im->weights[n] = im->weights[k];
+    im->weights[n].layer = number[im->weights[k].layer];
+    n += im->weights[n].layer >= 0;
+  }
+  im->n = n;
+  im->text.n = kept;
+  free(number);
+  return SHOAL_OK;
+}
+
 static shoal_status finish(shoal_import *im, int output)
 {
   const shoal_import_value *v = &im->at[output];
   char is[192];
+  bool tokens = false;
   im->text.yaml.origin = im->g.path;
   SHOAL_CHECK(v->ndim > 0 && im->text.n > 0, SHOAL_ERR_UNSUPPORTED, "%s: its output does not depend on its input",
               im->g.path);
-  SHOAL_CHECK(v->ndim == 2 && shoal_import_own_shape(im, v) && v->layer == im->text.n - 1, SHOAL_ERR_UNSUPPORTED,
-              "%s: its output %s is %s; only outputs [N,classes] of the last layer are trained here", im->g.path,
-              im->g.value[output].name, shoal_onnx_shape_text(v->ndim, v->dim, is, sizeof is));
-  im->text.classes = v->dim[1];
+  for (int i = 0; i < im->text.n; i++) tokens |= im->text.layers[i].node.kind == SHOAL_OP_EMBEDDING;
+  SHOAL_CHECK(tokens || im->g.input_type == SHOAL_ONNX_F32, SHOAL_ERR_UNSUPPORTED,
+              "%s: its input is of whole numbers, and no table of an embedding has rows for them", im->g.path);
+  SHOAL_CHECK(v->ndim == (tokens ? im->g.input_ndim + 1 : 2) && shoal_import_own_shape(im, v) &&
+                  v->layer == im->text.n - 1,
+              SHOAL_ERR_UNSUPPORTED, "%s: its output %s is %s; only outputs %s of the last layer are trained here",
+              im->g.path, im->g.value[output].name, shoal_onnx_shape_text(v->ndim, v->dim, is, sizeof is),
+              tokens ? "[N,tokens,classes]" : "[N,classes]");
+  im->text.classes = v->dim[v->ndim - 1];
+  SHOAL_TRY(drop_unread(im));
   for (size_t k = 0; k < im->n; k++)
     snprintf(im->weights[k].name, sizeof im->weights[k].name, "%s.%s", im->text.layers[im->weights[k].layer].node.name,
              im->weights[k].suffix);
@@ -326,14 +368,17 @@ shoal_status shoal_import_tensor(void *import, const char *name, size_t n, shoal
   shoal_host_float *x;
   for (size_t k = 0; k < im->n && !w; k++)
     if (strcmp(im->weights[k].name, name) == 0) w = &im->weights[k];
-  SHOAL_CHECK(w && (!w->t || w->t->count == n), SHOAL_ERR_INTERNAL, "%s: no tensor %s of %zu numbers", im->g.path, name,
-              n);
+  SHOAL_CHECK(w && (!w->t || w->rows || w->t->count == n), SHOAL_ERR_INTERNAL, "%s: no tensor %s of %zu numbers",
+              im->g.path, name, n);
   memset(out, 0, n * sizeof *out);
   if (!w->t) return SHOAL_OK;
   SHOAL_TRY(shoal_onnx_reals(&im->g, w->t, &x));
-  const size_t rows = w->turned ? (size_t)w->t->dim[1] : 1, cols = n / rows;
-  for (size_t r = 0; r < rows; r++)
-    for (size_t c = 0; c < cols; c++) out[r * cols + c] = x[c * rows + r];
+  const size_t rows = w->rows ? (size_t)w->picked : w->turned ? (size_t)w->t->dim[1] : 1, cols = n / rows;
+  const size_t step = w->turned ? (size_t)w->t->dim[1] : 1; /* of a row's elements */
+  for (size_t r = 0; r < rows; r++) {
+    const shoal_host_float *row = x + (w->rows ? (size_t)w->rows[r] : r) * (w->turned ? 1 : cols);
+    for (size_t c = 0; c < cols; c++) out[r * cols + c] = row[c * step];
+  }
   free(x);
   return SHOAL_OK;
 }

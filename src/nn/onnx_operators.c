@@ -37,15 +37,34 @@ static shoal_status windows(const shoal_onnx_node *n, shoal_layer_facts *f)
   return SHOAL_OK;
 }
 
+/* The input of a product along the last dimension, to which a batch of 1 is no matter, wherever it lies: [tokens,1,width]. */
+static shoal_status read_rows(shoal_import *im, const shoal_onnx_node *n, int *layer)
+{
+  const shoal_import_value *x = shoal_import_at(im, n, 0);
+  if (!x || shoal_import_batch(im) > 1 || x->dim[0] == 1) return shoal_import_read(im, n, 0, layer);
+  shoal_import_value rows = *x;
+  rows.ndim = 1;
+  rows.dim[0] = 1;
+  for (int d = 0; d < x->ndim; d++) {
+    if (x->dim[d] == 1 && d < x->ndim - 1) continue;
+    if (rows.ndim == SHOAL_ONNX_DIMS) return shoal_import_refuse("its input has too many dimensions");
+    rows.dim[rows.ndim] = x->dim[d];
+    rows.step[rows.ndim++] = x->step[d];
+  }
+  SHOAL_TRY(shoal_import_settle(im, &rows));
+  *layer = rows.layer;
+  return SHOAL_OK;
+}
+
 /* y = x W^T + b along the last dimension; W is [width, in], or `turned`. */
 static shoal_status add_linear(shoal_import *im, const shoal_onnx_node *n, const shoal_onnx_tensor *w, bool turned,
-                               const shoal_onnx_tensor *bias, int *layer)
+                               const shoal_onnx_tensor *bias)
 {
   char wish[128];
   shoal_text_layer *l;
-  int from;
-  int64_t width = w->dim[turned ? 1 : 0], in = w->dim[turned ? 0 : 1];
-  SHOAL_TRY(shoal_import_read(im, n, 0, &from));
+  int from, layer;
+  int64_t width = w->dim[turned ? 1 : 0], in = w->dim[turned ? 0 : 1], dim[SHOAL_ONNX_DIMS];
+  SHOAL_TRY(read_rows(im, n, &from));
   const shoal_import_value *x = shoal_import_at(im, n, 0);
   SHOAL_CHECK(x->dim[x->ndim - 1] == in && x->ndim > 1, SHOAL_ERR_UNSUPPORTED,
               "its weight is for %lld inputs, and gets %lld", (long long)in, (long long)x->dim[x->ndim - 1]);
@@ -53,31 +72,30 @@ static shoal_status add_linear(shoal_import *im, const shoal_onnx_node *n, const
   l->facts.width = width;
   l->facts.bias = bias != NULL;
   l->node.in[0] = from;
-  SHOAL_TRY(shoal_import_end(im, layer));
-  SHOAL_TRY(shoal_import_put_weight(im, *layer, "weight", w, turned));
-  return bias ? shoal_import_put_weight(im, *layer, "bias", bias, false) : SHOAL_OK;
+  SHOAL_TRY(shoal_import_end(im, &layer));
+  SHOAL_TRY(shoal_import_put_weight(im, layer, "weight", w, turned));
+  if (bias) SHOAL_TRY(shoal_import_put_weight(im, layer, "bias", bias, false));
+  memcpy(dim, x->dim, sizeof dim);
+  dim[x->ndim - 1] = width;
+  shoal_import_give(im, n, layer, x->ndim, dim);
+  return SHOAL_OK;
 }
 
 SHOAL_TAKE(gemm)
 {
   const shoal_onnx_tensor *w, *bias = NULL;
-  int layer;
   bool turned = shoal_import_int(n, "transB", 0) == 0;
   SHOAL_TRY(shoal_import_known_weight(im, n, 1, 2, &w));
   if (shoal_onnx_in(n, 2) >= 0) SHOAL_TRY(shoal_import_known_list(im, n, 2, w->dim[turned ? 1 : 0], "bias", &bias));
-  SHOAL_TRY(add_linear(im, n, w, turned, bias, &layer));
-  shoal_import_give_layer(im, n, layer);
-  return SHOAL_OK;
+  return add_linear(im, n, w, turned, bias);
 }
 
 SHOAL_TAKE(matmul)
 {
   const shoal_onnx_tensor *w;
-  int layer;
+  if (shoal_import_at(im, n, 0) && shoal_import_at(im, n, 1)) return shoal_import_product(im, n);
   SHOAL_TRY(shoal_import_known_weight(im, n, 1, 2, &w));
-  SHOAL_TRY(add_linear(im, n, w, true, NULL, &layer));
-  shoal_import_give_layer(im, n, layer);
-  return SHOAL_OK;
+  return add_linear(im, n, w, true, NULL);
 }
 
 static void note_folded(shoal_import *im, const shoal_onnx_node *n, const char *layer)
@@ -127,8 +145,9 @@ SHOAL_TAKE(conv)
   SHOAL_CHECK(x && x->ndim == 4 && x->dim[1] == channels, SHOAL_ERR_UNSUPPORTED,
               "its weight is for %lld channels, and gets %lld", (long long)channels,
               (long long)(x && x->ndim > 1 ? x->dim[1] : 0));
-  bool pooled = x->dim[2] == 1 && x->dim[3] == 1 && shoal_import_shape(im, x->layer)->ndim == 1 && f.groups == 1 &&
-                f.kernel[0] == 1 && f.kernel[1] == 1 && !f.pad[0] && !f.pad[1];
+  bool pooled = x->dim[2] == 1 && x->dim[3] == 1 && shoal_import_is_whole(im, x) &&
+                shoal_import_shape(im, x->layer)->ndim == 1 && f.groups == 1 && f.kernel[0] == 1 && f.kernel[1] == 1 &&
+                !f.pad[0] && !f.pad[1];
   if (pooled) return conv_pooled(im, n, w, bias);
   SHOAL_TRY(shoal_import_read(im, n, 0, &from));
   SHOAL_TRY(shoal_import_begin(im, SHOAL_OP_CONV, shoal_import_wish(im, n, wish), &l));
@@ -304,19 +323,20 @@ SHOAL_TAKE(layernorm)
   return SHOAL_OK;
 }
 
-/* A function of each element, whatever their shape. */
+/* A function of each element, whatever their shape and order. */
 static shoal_status by_element(shoal_import *im, const shoal_onnx_node *n, shoal_op_kind kind, double p)
 {
   shoal_text_layer *l;
   char wish[128];
-  int layer;
   const shoal_import_value *x = shoal_import_at(im, n, 0);
   if (!x) return shoal_import_refuse("its input is a constant");
+  SHOAL_TRY(shoal_import_plain(x));
+  shoal_import_value v = *x;
   SHOAL_TRY(shoal_import_begin(im, kind, shoal_import_name_of_node(n->name, wish, sizeof wish) ? wish : "", &l));
   l->facts.p = p;
   l->node.in[0] = x->layer;
-  SHOAL_TRY(shoal_import_end(im, &layer));
-  shoal_import_give(im, n, layer, x->ndim, x->dim);
+  SHOAL_TRY(shoal_import_end(im, &v.layer));
+  shoal_import_give_same(im, n, &v);
   return SHOAL_OK;
 }
 
@@ -380,7 +400,9 @@ SHOAL_TAKE(same)
 
 SHOAL_TAKE(cast)
 {
-  if (shoal_import_int(n, "to", SHOAL_ONNX_F32) != SHOAL_ONNX_F32)
+  const shoal_import_value *x = shoal_import_at(im, n, 0);
+  bool tokens = x && x->layer < 0 && shoal_onnx_is_whole((int)shoal_import_int(n, "to", 0));
+  if (!tokens && shoal_import_int(n, "to", SHOAL_ONNX_F32) != SHOAL_ONNX_F32)
     return shoal_import_refuse("values of layers are f32 here, and nothing else");
   return shoal_take_same(im, n);
 }
@@ -390,6 +412,11 @@ SHOAL_TAKE(dropout)
   double p = shoal_import_real(n, "ratio", 0.5);
   if (shoal_onnx_in(n, 1) >= 0 && !shoal_onnx_scalar(&im->g, shoal_onnx_known(&im->g, n, 1), &p))
     return shoal_import_refuse("its share is not a constant");
-  if (p <= 0) return shoal_take_same(im, n);
+  const shoal_import_value *x = shoal_import_at(im, n, 0);
+  if (x && x->scores && p > 0) {
+    char note[] = "dropout of attention's shares is left out";
+    if (!shoal_texts_have(&im->notes, note)) SHOAL_TRY(shoal_texts_add(&im->notes, note));
+  }
+  if (p <= 0 || (x && x->scores)) return shoal_take_same(im, n);
   return by_element(im, n, SHOAL_OP_DROPOUT, p);
 }

@@ -21,35 +21,61 @@ const shoal_shape *shoal_import_shape(const shoal_import *im, int layer)
   return layer < 0 ? &im->shapes->input : &im->shapes->node[layer].out;
 }
 
+int64_t shoal_import_batch(const shoal_import *im)
+{
+  return im->at[im->g.input].dim[0];
+}
+
+bool shoal_import_is_whole(const shoal_import *im, const shoal_import_value *v)
+{
+  int64_t step = 1;
+  bool dense = v->first == 0 && v->scale == 1 && !v->scores;
+  for (int d = v->ndim - 1; d >= 0; step *= v->dim[d--]) dense = dense && (v->dim[d] == 1 || v->step[d] == step);
+  return dense && step == shoal_import_batch(im) * shoal_shape_count(shoal_import_shape(im, v->layer));
+}
+
 bool shoal_import_own_shape(const shoal_import *im, const shoal_import_value *v)
 {
   const shoal_shape *s = shoal_import_shape(im, v->layer);
   if (v->ndim != s->ndim + 1) return false;
   for (int d = 0; d < s->ndim; d++)
     if (v->dim[d + 1] != s->dim[d]) return false;
-  return true;
+  return shoal_import_is_whole(im, v);
+}
+
+shoal_status shoal_import_plain(const shoal_import_value *v)
+{
+  if (v->scores) return shoal_import_refuse("its input are scores of attention, of which only a softmax is taken");
+  if (v->scale != 1)
+    return shoal_import_refuse("its input is a layer's output times a constant, which only attention reads");
+  return SHOAL_OK;
+}
+
+shoal_import_value shoal_import_dense(int layer, int ndim, const int64_t *dim)
+{
+  shoal_import_value v = { .layer = layer, .ndim = ndim, .scale = 1 };
+  memcpy(v.dim, dim, (size_t)ndim * sizeof *dim);
+  for (int64_t d = ndim - 1, step = 1; d >= 0; step *= dim[d--]) v.step[d] = step;
+  return v;
 }
 
 void shoal_import_give(shoal_import *im, const shoal_onnx_node *n, int layer, int ndim, const int64_t *dim)
 {
-  shoal_import_value *v = &im->at[n->out[0]];
-  v->layer = layer;
-  v->ndim = ndim;
-  memcpy(v->dim, dim, (size_t)ndim * sizeof *dim);
+  im->at[n->out[0]] = shoal_import_dense(layer, ndim, dim);
 }
 
 void shoal_import_give_layer(shoal_import *im, const shoal_onnx_node *n, int layer)
 {
   const shoal_shape *s = shoal_import_shape(im, layer);
-  int64_t dim[SHOAL_ONNX_DIMS] = { im->at[im->g.input].dim[0] };
+  int64_t dim[SHOAL_ONNX_DIMS] = { shoal_import_batch(im) };
   memcpy(dim + 1, s->dim, (size_t)s->ndim * sizeof *dim);
   shoal_import_give(im, n, layer, s->ndim + 1, dim);
 }
 
 void shoal_import_give_same(shoal_import *im, const shoal_onnx_node *n, const shoal_import_value *v)
 {
-  const shoal_import_value was = *v;
-  shoal_import_give(im, n, was.layer, was.ndim, was.dim);
+  im->at[n->out[0]] = *v;
+  memset(im->at[n->out[0]].pad, 0, sizeof v->pad);
 }
 
 /* ---- names ---- */
@@ -138,26 +164,11 @@ shoal_status shoal_import_end(shoal_import *im, int *layer)
   return SHOAL_OK;
 }
 
-/* Input k as the output of a layer: a layer makes one of what is a view of it in another shape. */
 shoal_status shoal_import_read(shoal_import *im, const shoal_onnx_node *n, int k, int *layer)
 {
   shoal_import_value *v = shoal_import_at(im, n, k);
-  shoal_text_layer *l;
-  char wish[128];
   if (!v) return shoal_import_refuse("one of its inputs is a constant where the output of a layer should be");
-  if (!shoal_import_own_shape(im, v)) {
-    if (v->ndim > SHOAL_MAX_DIMS)
-      return shoal_import_refuse("it reads a value of more than 4 dimensions beside the batch");
-    const shoal_onnx_node *view = &im->g.node[im->g.value[n->in[k]].producer];
-    if (!shoal_import_name_of_node(view->name, wish, sizeof wish)) wish[0] = 0;
-    SHOAL_TRY(shoal_import_begin(im, v->ndim == 2 ? SHOAL_OP_FLATTEN : SHOAL_OP_RESHAPE, wish, &l));
-    if (v->ndim > 2) {
-      l->facts.shape.ndim = v->ndim - 1;
-      memcpy(l->facts.shape.dim, v->dim + 1, (size_t)(v->ndim - 1) * sizeof *v->dim);
-    }
-    l->node.in[0] = v->layer;
-    SHOAL_TRY(shoal_import_end(im, &v->layer));
-  }
+  SHOAL_TRY(shoal_import_settle(im, v));
   *layer = v->layer;
   return SHOAL_OK;
 }
@@ -206,13 +217,23 @@ shoal_status shoal_import_known_weight(const shoal_import *im, const shoal_onnx_
 }
 
 /* What the layer of a node should be called: as its weight, its bias, or the module that the node is of. */
+const char *shoal_import_origin(const shoal_import *im, int v)
+{
+  for (const shoal_onnx_value *at; (at = &im->g.value[v])->producer >= 0;) {
+    const shoal_onnx_node *n = &im->g.node[at->producer];
+    if (n->ins < 1 || n->in[0] < 0) break;
+    v = n->in[0];
+  }
+  return im->g.value[v].name;
+}
+
 const char *shoal_import_wish(const shoal_import *im, const shoal_onnx_node *n, char out[128])
 {
   for (int k = 1; k < n->ins && k <= 2; k++) {
     int v = n->in[k];
     if (v < 0 || !im->g.value[v].known) continue;
     const char *ending = k == 1 ? ".weight" : ".bias";
-    if (shoal_import_name_of_tensor(im->g.value[v].name, ending, out, 128)) return out;
+    if (shoal_import_name_of_tensor(shoal_import_origin(im, v), ending, out, 128)) return out;
   }
   return shoal_import_name_of_node(n->name, out, 128) ? out : "";
 }

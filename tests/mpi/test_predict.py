@@ -91,7 +91,10 @@ JOINS = """layers:
   - { name: tokens, op: linear, width: 10 }
   - { name: places, op: parameter, shape: [9, 10] }
   - { name: placed, op: add, in: [tokens, places] }
+  - { name: gains, op: parameter, shape: [1, 10] }
+  - { name: gained, op: mul, in: [placed, gains] }
   - { name: back, op: transpose, order: [1, 0] }
+  - { name: some, op: slice, first: 2, count: 5, in: both }
   - { name: product, op: mul, in: [conv3, scaled] }
   - { name: mean2, op: avgpool, kernel: 8 }
   - { name: gate2, op: hardsigmoid }
@@ -99,8 +102,9 @@ JOINS = """layers:
   - { name: flat, op: flatten }
   - { name: flat2, op: flatten, in: long }
   - { name: flat3, op: flatten, in: back }
+  - { name: flat4, op: flatten, in: some }
   - { name: more2, op: parameter, shape: [3] }
-  - { name: all, op: concat, in: [flat, flat2, flat3, more2] }
+  - { name: all, op: concat, in: [flat, flat2, flat3, flat4, more2] }
   - { name: fc, op: linear, width: classes }
 """
 FILES = {"odd": ODD, "curves": CURVES, "joins": JOINS}
@@ -170,11 +174,37 @@ def test_numpy(work, name):
     assert np.array_equal(got["confusion"], table)
 
 
+def check_text(x, logits):
+    tokens, (n, context, classes) = np.append(x.reshape(-1), 0), logits.shape
+    with h5py.File("data.h5", "w") as f:
+        f["train/tokens"], f["test/tokens"], f.attrs["classes"] = tokens.astype("u1"), tokens.astype("u1"), classes
+    train(1, "r", *sets(data__file="data.h5", data__context=context, data__batch=n, run__epochs=1, optim__lr=1e-44, model__file="net.yaml",
+                        model__weights="net.safetensors"))
+    wide = logits.reshape(-1, classes).astype("f8")
+    loss = (np.log(np.exp(wide).sum(1)) - wide[range(len(wide)), tokens[1:]]).mean()
+    with open("runs/r/metrics.csv") as f:
+        assert float(list(csv.DictReader(f))[-1]["test_loss"]) == pytest.approx(loss, abs=1e-5)
+    shoal("ckpt", "export", "runs/r", "-o", "model.onnx")
+    assert onnx_numpy.run(onnx_numpy.load("model.onnx"), x)["logits"] == pytest.approx(logits, abs=1e-5)
+    shoal("model", "import", "model.onnx", "-o", "back.yaml")
+    back, given = safetensors("back.safetensors")[1], safetensors("net.safetensors")[1]
+    assert set(back) == set(given) and all(np.array_equal(back[k], given[k]) for k in given)
+    texts = []
+    for name in ("net.yaml", "back.yaml"):
+        with open(name) as f:
+            texts.append(sorted(layers(f.read())))
+    assert texts[0] == texts[1] and "causal: true" in str(texts)
+
+
 @pytest.mark.parametrize("path", sorted(glob.glob(f"{ROOT}/tests/golden/onnx/*.onnx")), ids=os.path.basename)
 def test_torch(work, path):
-    """Networks that PyTorch's exporters wrote (tests/torch_onnx.py) give the probabilities that PyTorch computed."""
+    """Networks that PyTorch's exporters wrote (tests/torch_onnx.py) give the probabilities that PyTorch computed; of text also the
+    loss, and what is exported of it, which reads back to the same."""
     given = np.load(path.removesuffix(".onnx") + ".npz")
     shoal("model", "import", path, "-o", "net.yaml")
+    if given["x"].dtype.kind == "i":
+        check_text(given["x"], given["logits"])
+        return
     with open("net.yaml") as f:
         text = f.read().replace("op: batchnorm", "op: batchnorm, momentum: 0")
     with open("net.yaml", "w") as f:

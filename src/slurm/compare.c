@@ -12,16 +12,25 @@
  * not the name of another rank's host, nor may two hosts have the same name: this detects "localhost" on every node. */
 #include "base/mem.h"
 #include "slurm/claims.h"
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A node under something that it claims, or is called: sorted by that, and then by node. */
+typedef struct {
+  uint64_t key;
+  int node;
+} entry;
 
 typedef struct {
   const shoal_claims *all;
   const shoal_topo *t;
   const char *library;
-  int *lowest; /* [nodes] lowest rank of each node */
-  int *first;  /* [nodes] number of ranks on all nodes before it: its first entry in `owner` */
-  int *owner;  /* [size] by node and local rank: the rank that claims it, -1: none so far */
+  int *lowest;    /* [nodes] lowest rank of each node */
+  int *first;     /* [nodes] number of ranks on all nodes before it: its first entry in `owner` */
+  int *owner;     /* [size] by node and local rank: the rank that claims it, -1: none so far */
+  entry *claimed; /* [nodes] by the node index that the lowest rank claims, of the source that is compared */
+  entry *called;  /* [2 nodes] by the first part of the host's name, and of that by which the source calls it */
 } comparison;
 
 static shoal_status contradict(const comparison *c, int rank, shoal_source source, const char *says, const char *is)
@@ -79,20 +88,64 @@ static shoal_status compare_numbers(const comparison *c, int rank, shoal_source 
   return SHOAL_OK;
 }
 
+static int by_key(const void *a, const void *b)
+{
+  const entry *x = a, *y = b;
+  return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->node > y->node) - (x->node < y->node);
+}
+
+/* The first of n sorted entries that has this key, or comes after it. */
+static const entry *find(const entry *sorted, size_t n, uint64_t key)
+{
+  size_t low = 0, high = n;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (sorted[middle].key < key)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return sorted + low;
+}
+
+/* Of what comes before the first dot: equal for names that may belong to the same host. */
+static uint64_t key_of_name(const char *name)
+{
+  uint64_t key = 14695981039346656037u;
+  for (; *name && *name != '.'; name++) key = (key ^ (uint64_t)tolower((unsigned char)*name)) * 1099511628211u;
+  return key;
+}
+
+static void sort_claims(const comparison *c, shoal_source source)
+{
+  size_t n = (size_t)c->t->nodes;
+  for (int node = 0; node < c->t->nodes; node++) {
+    int rank = c->lowest[node];
+    c->claimed[node] = (entry){ (uint64_t)claim_of(c, rank, source, SHOAL_CLAIM_NODE), node };
+    c->called[2 * node] = (entry){ key_of_name(c->t->places[rank].host), node };
+    c->called[2 * node + 1] = (entry){ key_of_name(c->all[rank].by[source].host), node };
+  }
+  qsort(c->claimed, n, sizeof *c->claimed, by_key);
+  qsort(c->called, 2 * n, sizeof *c->called, by_key);
+}
+
 /* Every rank of a node must have the same node index, and distinct nodes distinct indices. */
 static shoal_status compare_node_index(const comparison *c, int rank, shoal_source source)
 {
   char says[160];
-  int claim = claim_of(c, rank, source, SHOAL_CLAIM_NODE);
-  for (int node = 0; claim >= 0 && node < c->t->nodes; node++) {
-    int other = c->lowest[node], theirs = claim_of(c, other, source, SHOAL_CLAIM_NODE);
-    bool same = node == c->t->places[rank].node;
-    if (theirs < 0 || (claim == theirs) == same) continue;
-    snprintf(says, sizeof says, "%s says %d here and %d on rank %d", name_of(c, rank, source, SHOAL_CLAIM_NODE), claim,
-             theirs, other);
-    return contradict(c, rank, source, says, same ? "both ranks are on this host" : "that rank is on another host");
-  }
-  return SHOAL_OK;
+  int claim = claim_of(c, rank, source, SHOAL_CLAIM_NODE), mine = c->t->places[rank].node, contrary = c->t->nodes;
+  if (claim < 0) return SHOAL_OK;
+  const entry *end = c->claimed + c->t->nodes;
+  for (const entry *e = find(c->claimed, (size_t)c->t->nodes, (uint64_t)claim); e < end && e->key == (uint64_t)claim; e++)
+    if (e->node != mine && e->node < contrary) contrary = e->node;
+  int own = claim_of(c, c->lowest[mine], source, SHOAL_CLAIM_NODE);
+  if (own >= 0 && own != claim) contrary = SHOAL_MIN(contrary, mine);
+  if (contrary == c->t->nodes) return SHOAL_OK;
+  int other = c->lowest[contrary];
+  snprintf(says, sizeof says, "%s says %d here and %d on rank %d", name_of(c, rank, source, SHOAL_CLAIM_NODE), claim,
+           claim_of(c, other, source, SHOAL_CLAIM_NODE), other);
+  return contradict(c, rank, source, says,
+                    contrary == mine ? "both ranks are on this host" : "that rank is on another host");
 }
 
 static shoal_status compare_local_rank(const comparison *c, int rank, shoal_source source)
@@ -125,10 +178,12 @@ static shoal_status compare_host(const comparison *c, int rank, shoal_source sou
   char says[160], is[160];
   if (!*name || shoal_topo_same_host(name, p[rank].host)) return SHOAL_OK;
   snprintf(says, sizeof says, "%s calls this host %s", keys[source], name);
-  for (int node = 0; node < c->t->nodes; node++) {
-    int other = c->lowest[node];
+  const entry *end = c->called + 2 * (size_t)c->t->nodes;
+  uint64_t key = key_of_name(name);
+  for (const entry *e = find(c->called, 2 * (size_t)c->t->nodes, key); e < end && e->key == key; e++) {
+    int other = c->lowest[e->node];
     const char *theirs = c->all[other].by[source].host;
-    if (node == p[rank].node || (!shoal_topo_same_host(name, p[other].host) && strcmp(name, theirs) != 0)) continue;
+    if (e->node == p[rank].node || (!shoal_topo_same_host(name, p[other].host) && strcmp(name, theirs) != 0)) continue;
     snprintf(is, sizeof is, "%s rank %d, which is on %s",
              shoal_topo_same_host(name, p[other].host) ? "that is the host of" : "also that of", other, p[other].host);
     return contradict(c, rank, source, says, is);
@@ -150,6 +205,7 @@ static shoal_status compare_list(const comparison *c, int rank)
 
 static shoal_status compare_source(const comparison *c, shoal_source source)
 {
+  sort_claims(c, source);
   for (int r = 0; r < c->t->size; r++) c->owner[r] = -1;
   for (int r = 0; r < c->t->size; r++) {
     if (source == SHOAL_SOURCE_SLURM) SHOAL_TRY(compare_list(c, r));
@@ -168,6 +224,8 @@ shoal_status shoal_claims_compare(const shoal_claims *all, const shoal_topo *t, 
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->nodes, &c.lowest), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->nodes, &c.first), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->size, &c.owner), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)t->nodes, &c.claimed), done);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC(2 * (size_t)t->nodes, &c.called), done);
   for (int r = t->size - 1; r >= 0; r--) c.lowest[t->places[r].node] = r;
   for (int node = 1; node < t->nodes; node++)
     c.first[node] = c.first[node - 1] + t->places[c.lowest[node - 1]].local_size;
@@ -177,6 +235,8 @@ done:
   free(c.lowest);
   free(c.first);
   free(c.owner);
+  free(c.claimed);
+  free(c.called);
   return st;
 }
 

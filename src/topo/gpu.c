@@ -7,7 +7,7 @@
 
 typedef struct { /* of one host */
   int ranks, gpus;
-  int *rank;        /* [ranks] */
+  const int *rank;  /* [ranks] */
   const char **id;  /* [gpus] in the order in which the ranks name them */
   shoal_near *near; /* [ranks][gpus] */
   int *chosen;      /* [ranks] */
@@ -83,19 +83,6 @@ static void note(const shoal_facts *all, const host *h, shoal_topo *t)
   }
 }
 
-/* The ranks of the host that begins with rank `first`; true: they are a host, and noted in `seen`. */
-static bool list_ranks(const shoal_facts *all, int size, int first, bool *seen, host *h)
-{
-  h->ranks = h->gpus = 0;
-  if (seen[first]) return false;
-  for (int r = first; r < size; r++) {
-    if (seen[r] || strcmp(all[r].node_id, all[first].node_id) != 0) continue;
-    seen[r] = true;
-    h->rank[h->ranks++] = r;
-  }
-  return true;
-}
-
 static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_topo *t)
 {
   size_t room = 1;
@@ -112,9 +99,6 @@ static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_topo *
   free(h->id);
   free(h->near);
   free(h->chosen);
-  h->id = NULL;
-  h->near = NULL;
-  h->chosen = NULL;
   return st;
 }
 
@@ -128,15 +112,15 @@ static void take_back(shoal_topo *t)
 
 shoal_status shoal_topo_assign_gpus(const shoal_facts *all, bool one_each, shoal_topo *t)
 {
-  host h = { 0 };
-  bool *seen = NULL, each = true;
-  shoal_status st = SHOAL_ALLOC((size_t)t->size, &seen);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)t->size, &h.rank);
-  for (int first = 0; st == SHOAL_OK && first < t->size; first++)
-    if (list_ranks(all, t->size, first, seen, &h)) st = assign_on_host(all, &h, t);
+  shoal_hosts hosts = { 0 };
+  bool each = true;
+  shoal_status st = shoal_hosts_find(all, t->size, &hosts);
+  for (int i = 0; st == SHOAL_OK && i < hosts.hosts; i++) {
+    host h = { .rank = &hosts.rank[hosts.first[i]], .ranks = hosts.first[i + 1] - hosts.first[i] };
+    st = assign_on_host(all, &h, t);
+  }
   for (int r = 0; r < t->size; r++) each = each && t->places[r].gpu_ranks == 1;
   if (one_each && !each) take_back(t);
-  free(seen);
-  free(h.rank);
+  shoal_hosts_free(&hosts);
   return st;
 }

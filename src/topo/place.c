@@ -11,17 +11,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers the nodes in the order of their lowest ranks: fills node[r] for each rank and returns the number of nodes. */
-static int number_nodes(const shoal_facts *all, int size, int *node, int *lowest)
+/* ---- hosts ---- */
+
+static uint64_t hash_of(const char *text)
 {
-  int nodes = 0;
+  uint64_t hash = 14695981039346656037u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  return hash;
+}
+
+/* @param slot  [slots] zeroed, a power of two and more than hosts: one more than the lowest rank of a host, where the hash of its
+ *              identity says or, if that is another one's, behind it */
+static void number_hosts(const shoal_facts *all, int size, int *slot, size_t slots, shoal_hosts *h)
+{
   for (int r = 0; r < size; r++) {
-    int k = 0;
-    while (k < nodes && strcmp(all[lowest[k]].node_id, all[r].node_id) != 0) k++;
-    if (k == nodes) lowest[nodes++] = r;
-    node[r] = k;
+    size_t at = (size_t)hash_of(all[r].node_id) & (slots - 1);
+    while (slot[at] && strcmp(all[slot[at] - 1].node_id, all[r].node_id) != 0) at = (at + 1) & (slots - 1);
+    if (!slot[at]) {
+      slot[at] = r + 1;
+      h->host[r] = h->hosts++;
+    } else {
+      h->host[r] = h->host[slot[at] - 1];
+    }
+    h->first[h->host[r] + 1]++;
   }
-  return nodes;
+}
+
+/* `first` holds how many ranks each host has, from [1] on; then where those of the next one begin. */
+static void list_ranks(int size, shoal_hosts *h)
+{
+  for (int i = 1; i <= h->hosts; i++) h->first[i] += h->first[i - 1];
+  for (int r = size - 1; r >= 0; r--) h->rank[--h->first[h->host[r] + 1]] = r;
+  for (int i = 0; i < h->hosts; i++) h->first[i] = h->first[i + 1];
+  h->first[h->hosts] = size;
+}
+
+shoal_status shoal_hosts_find(const shoal_facts *all, int size, shoal_hosts *out)
+{
+  shoal_hosts h = { 0 };
+  int *slot = NULL;
+  size_t slots = 2;
+  while (slots < 2 * (size_t)size) slots *= 2;
+  shoal_status st = SHOAL_ALLOC((size_t)size, &h.host);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size + 1, &h.first);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &h.rank);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(slots, &slot);
+  if (st == SHOAL_OK) {
+    number_hosts(all, size, slot, slots, &h);
+    list_ranks(size, &h);
+    *out = h;
+  } else {
+    shoal_hosts_free(&h);
+  }
+  free(slot);
+  return st;
+}
+
+void shoal_hosts_free(shoal_hosts *h)
+{
+  free(h->host);
+  free(h->first);
+  free(h->rank);
+  *h = (shoal_hosts){ 0 };
 }
 
 /* ---- pretended topologies ---- */
@@ -109,34 +160,38 @@ static void number_locals(shoal_place *places, int size, int nodes, int *count)
 
 shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pretend, shoal_topo **out)
 {
-  int *node = NULL, *shown = NULL, *count = NULL;
+  int *shown = NULL, *count = NULL, *threads = NULL;
+  shoal_hosts hosts = { 0 };
   shoal_status st;
   SHOAL_CHECK(size >= 1, SHOAL_ERR_ARG, "a topology of %d ranks", size);
   shoal_topo *t = calloc(1, sizeof *t);
   SHOAL_CHECK(t, SHOAL_ERR_MEM, "topology");
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &t->places), end);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &node), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &shown), end);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &count), end);
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &threads), end);
+  SHOAL_TRY_GOTO(st, shoal_hosts_find(all, size, &hosts), end);
+  SHOAL_TRY_GOTO(st, shoal_topo_threads(all, size, &hosts, threads), end);
   t->size = size;
   t->pretended = pretend != NULL;
-  t->nodes = number_nodes(all, size, node, count);
-  memcpy(shown, node, (size_t)size * sizeof *node);
+  t->nodes = hosts.hosts;
+  memcpy(shown, hosts.host, (size_t)size * sizeof *shown);
   if (pretend) {
     SHOAL_TRY_GOTO(st, pretend_nodes(pretend, size, shown, &t->nodes), end);
-    SHOAL_TRY_GOTO(st, check_within_hosts(pretend, all, size, node, shown, count), end);
+    SHOAL_TRY_GOTO(st, check_within_hosts(pretend, all, size, hosts.host, shown, count), end);
   }
   for (int r = 0; r < size; r++) {
     fill_place(&t->places[r], &all[r], r, shown[r]);
-    t->places[r].threads = shoal_topo_threads(all, size, r);
+    t->places[r].threads = threads[r];
   }
   number_locals(t->places, size, t->nodes, count);
   *out = t;
   t = NULL;
 end:
-  free(node);
   free(shown);
   free(count);
+  free(threads);
+  shoal_hosts_free(&hosts);
   shoal_topo_destroy(t);
   return st;
 }

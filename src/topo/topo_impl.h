@@ -28,8 +28,17 @@ void shoal_topo_count(hwloc_topology_t t, hwloc_const_bitmap_t mask, shoal_facts
 shoal_status shoal_topo_own_cores(bool devices, shoal_facts *f, hwloc_topology_t *t_out, hwloc_bitmap_t *mask_out);
 shoal_status shoal_topo_facts_here(bool devices, shoal_facts *f, hwloc_topology_t *t_out,
                                    hwloc_bitmap_t *mask_out); /* sets all facts, not only the cores */
-/** Threads that rank r should start: its part of the mask's cores and of its group's quota, at least one. */
-int shoal_topo_threads(const shoal_facts *all, int size, int r);
+/* Which ranks are on one host.  Hosts are numbered in the order of their lowest ranks; of host h these are rank[first[h]] ..
+ * rank[first[h + 1] - 1], ascending. */
+typedef struct {
+  int hosts;
+  int *host; /* [size] of each rank */
+  int *first, *rank;
+} shoal_hosts;
+shoal_status shoal_hosts_find(const shoal_facts *all, int size, shoal_hosts *out);
+void shoal_hosts_free(shoal_hosts *h);
+/** Threads that each rank should start [size]: its part of the mask's cores and of its group's quota, at least one. */
+shoal_status shoal_topo_threads(const shoal_facts *all, int size, const shoal_hosts *h, int *out);
 /** Format a bitmap as "0-3,8"; if it does not fit, truncate after a complete number and append ",...". */
 void shoal_topo_list_bits(hwloc_const_bitmap_t bits, char *out, size_t cap);
 /** Gives each rank of a host a GPU: as many ranks as possible one on their own NUMA nodes, then in their package, then any.  Ranks share

@@ -11,40 +11,62 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "topo/topo_impl.h"
-#include <string.h>
+#include <stdlib.h>
 
-typedef bool shares(const shoal_facts *a, const shoal_facts *b);
+/* Of each rank: how many of its host, with itself, have its mask, and are in its group; and the threads that it should start. */
+typedef struct {
+  const shoal_facts *all;
+  int size, asked;
+  const shoal_hosts *hosts;
+  int *mask, *quota, *threads; /* [size] */
+} sharing;
 
-static bool share_mask(const shoal_facts *a, const shoal_facts *b)
+static void count_sharers(const sharing *s)
 {
-  return a->mask_hash == b->mask_hash;
+  const shoal_hosts *h = s->hosts;
+  for (int r = 0; r < s->size; r++)
+    for (int i = h->first[h->host[r]]; i < h->first[h->host[r] + 1]; i++) {
+      const shoal_facts *f = &s->all[h->rank[i]];
+      s->mask[r] += f->mask_hash == s->all[r].mask_hash;
+      s->quota[r] += f->quota_group == s->all[r].quota_group;
+    }
 }
 
-static bool share_quota(const shoal_facts *a, const shoal_facts *b)
+static int threads_of_mask(const sharing *s, int r)
 {
-  return a->quota_group == b->quota_group;
+  return SHOAL_MAX(1, s->all[r].cores / s->mask[r]);
 }
 
-/* Counts the ranks on rank r's node that share something with it; with itself. */
-static int count_sharers(const shoal_facts *all, int size, int r, shares *with)
+static int threads_of(const sharing *s, int r)
 {
-  int n = 0;
-  for (int other = 0; other < size; other++)
-    n += strcmp(all[other].node_id, all[r].node_id) == 0 && with(&all[other], &all[r]);
-  return n;
-}
-
-static int threads_of_mask(const shoal_facts *all, int size, int r)
-{
-  return SHOAL_MAX(1, all[r].cores / count_sharers(all, size, r, share_mask));
-}
-
-int shoal_topo_threads(const shoal_facts *all, int size, int r)
-{
-  int threads = threads_of_mask(all, size, r);
-  if (all[r].quota <= 0) return threads;
-  double most = all[r].quota / count_sharers(all, size, r, share_quota);
+  int threads = threads_of_mask(s, r);
+  if (s->all[r].quota <= 0) return threads;
+  double most = s->all[r].quota / s->quota[r];
   return most >= threads ? threads : SHOAL_MAX(1, (int)most);
+}
+
+static void free_sharing(sharing *s)
+{
+  free(s->mask);
+  free(s->quota);
+}
+
+static shoal_status find_sharing(const shoal_facts *all, int size, const shoal_hosts *h, int *threads, sharing *s)
+{
+  *s = (sharing){ .all = all, .size = size, .hosts = h, .threads = threads };
+  shoal_status st = SHOAL_ALLOC((size_t)size, &s->mask);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &s->quota);
+  if (st == SHOAL_OK) count_sharers(s);
+  for (int r = 0; st == SHOAL_OK && r < size; r++) threads[r] = threads_of(s, r);
+  return st;
+}
+
+shoal_status shoal_topo_threads(const shoal_facts *all, int size, const shoal_hosts *h, int *out)
+{
+  sharing s;
+  shoal_status st = find_sharing(all, size, h, out, &s);
+  free_sharing(&s);
+  return st;
 }
 
 /* ---- what is told ---- */
@@ -61,12 +83,12 @@ static const char *plural(int n)
     if (shoal_log_rank() == 0) shoal_warn(__VA_ARGS__);                                                                \
   } while (0)
 
-static shoal_status check_quota(const shoal_facts *all, int size, int asked, bool strict)
+static shoal_status check_quota(const sharing *s, bool strict)
 {
-  for (int r = 0; r < size; r++) {
-    const shoal_facts *f = &all[r];
-    int ranks = count_sharers(all, size, r, share_quota), wanted = asked ? asked : threads_of_mask(all, size, r);
-    int fit = shoal_topo_threads(all, size, r);
+  const int asked = s->asked;
+  for (int r = 0; r < s->size; r++) {
+    const shoal_facts *f = &s->all[r];
+    int ranks = s->quota[r], wanted = asked ? asked : threads_of_mask(s, r), fit = s->threads[r];
     if (f->quota <= 0 || f->quota >= (double)wanted * ranks) continue;
     char used[96];
     if (asked > fit)
@@ -86,11 +108,11 @@ static shoal_status check_quota(const shoal_facts *all, int size, int asked, boo
   return SHOAL_OK;
 }
 
-static shoal_status check_first_threads(const shoal_facts *all, int size, bool strict)
+static shoal_status check_first_threads(const sharing *s, bool strict)
 {
-  for (int r = 0; r < size; r++) {
-    const shoal_facts *f = &all[r];
-    int ranks = count_sharers(all, size, r, share_mask);
+  for (int r = 0; r < s->size; r++) {
+    const shoal_facts *f = &s->all[r];
+    int ranks = s->mask[r];
     if (f->first_cores == 0 || ranks <= f->first_cores) continue;
     TELL(strict,
          "%s makes OpenMP bind the first threads of %d ranks on %s to the same %d core%s of %d: set "
@@ -102,12 +124,13 @@ static shoal_status check_first_threads(const shoal_facts *all, int size, bool s
   return SHOAL_OK;
 }
 
-static shoal_status check_crowd(const shoal_facts *all, int size, int asked, bool strict)
+static shoal_status check_crowd(const sharing *s, bool strict)
 {
-  for (int r = 0; r < size; r++) {
-    const shoal_facts *f = &all[r];
-    int ranks = count_sharers(all, size, r, share_mask), each = f->cores / ranks;
-    int threads = ranks * (asked ? asked : shoal_topo_threads(all, size, r));
+  const int asked = s->asked;
+  for (int r = 0; r < s->size; r++) {
+    const shoal_facts *f = &s->all[r];
+    int ranks = s->mask[r], each = f->cores / ranks;
+    int threads = ranks * (asked ? asked : s->threads[r]);
     if (threads <= f->cores) continue;
     if (f->bound_list)
       TELL(strict, "%s leaves %d core%s on %s for %d threads of %d rank%s: set OMP_PROC_BIND=false, or threads to %d",
@@ -127,11 +150,11 @@ static shoal_status check_crowd(const shoal_facts *all, int size, int asked, boo
 
 /* Threads that nobody has asked for: Slurm counts fewer CPUs for a rank than its mask has cores, as where it binds nothing.
  * Others may have been given the rest. */
-static void tell_unbound(const shoal_facts *all, int size)
+static void tell_unbound(const sharing *s)
 {
-  for (int r = 0; r < size; r++) {
-    const shoal_facts *f = &all[r];
-    const int threads = shoal_topo_threads(all, size, r);
+  for (int r = 0; r < s->size; r++) {
+    const shoal_facts *f = &s->all[r];
+    const int threads = s->threads[r];
     if (f->claimed_cores == 0 || threads <= f->claimed_cores) continue;
     shoal_info(
         "Slurm gives each rank %d CPU%s, and binds it to none: its mask on %s has %d cores (cpu %s), so %d threads "
@@ -144,38 +167,55 @@ static void tell_unbound(const shoal_facts *all, int size)
   }
 }
 
-/* Whether the ranks of r's node, whose masks may overlap, surely leave hardware threads of it to others. */
-static int hardware_threads_of(const shoal_facts *all, int size, int r)
+/* Hardware threads of a host that its ranks have, whose masks may overlap: surely no more. */
+static int hardware_threads_of(const sharing *s, int host)
 {
+  const shoal_hosts *h = s->hosts;
   int sum = 0;
-  for (int k = 0; k < size; k++) {
-    bool counted = strcmp(all[k].node_id, all[r].node_id) != 0;
-    for (int j = 0; j < k && !counted; j++)
-      counted = strcmp(all[j].node_id, all[r].node_id) == 0 && share_mask(&all[j], &all[k]);
-    if (!counted) sum += all[k].pus;
+  for (int i = h->first[host]; i < h->first[host + 1]; i++) {
+    bool counted = false;
+    for (int j = h->first[host]; j < i && !counted; j++)
+      counted = s->all[h->rank[j]].mask_hash == s->all[h->rank[i]].mask_hash;
+    if (!counted) sum += s->all[h->rank[i]].pus;
   }
   return sum;
 }
 
 /* Only the numbers: a batch system, a launcher, a container or taskset may have set the masks, and each has its own cure. */
-static void tell_part_of_machine(const shoal_facts *all, int size)
+static void tell_part_of_machine(const sharing *s)
 {
-  for (int r = 0; r < size; r++) {
-    int ranks = 0, have = hardware_threads_of(all, size, r);
-    if (have >= all[r].present) continue;
-    for (int k = 0; k < size; k++) ranks += strcmp(all[k].node_id, all[r].node_id) == 0;
-    shoal_info("%s has %d hardware threads, of which the affinity mask%s of %d rank%s %s %d (cpu %s%s)", all[r].host,
-               all[r].present, plural(ranks), ranks, plural(ranks), ranks == 1 ? "has" : "have", have, all[r].cpu_list,
-               have > all[r].pus ? ", ..." : "");
+  for (int host = 0; host < s->hosts->hosts; host++) {
+    const shoal_facts *f = &s->all[s->hosts->rank[s->hosts->first[host]]];
+    int ranks = s->hosts->first[host + 1] - s->hosts->first[host], have = hardware_threads_of(s, host);
+    if (have >= f->present) continue;
+    shoal_info("%s has %d hardware threads, of which the affinity mask%s of %d rank%s %s %d (cpu %s%s)", f->host,
+               f->present, plural(ranks), ranks, plural(ranks), ranks == 1 ? "has" : "have", have, f->cpu_list,
+               have > f->pus ? ", ..." : "");
     return;
   }
 }
 
+static shoal_status check_all(const sharing *s, bool strict)
+{
+  if (shoal_log_rank() == 0) tell_part_of_machine(s);
+  if (shoal_log_rank() == 0 && !s->asked) tell_unbound(s);
+  SHOAL_TRY(check_quota(s, strict));
+  SHOAL_TRY(check_first_threads(s, strict));
+  return check_crowd(s, strict);
+}
+
 shoal_status shoal_topo_check_threads(const shoal_facts *all, int size, int asked, bool strict)
 {
-  if (shoal_log_rank() == 0) tell_part_of_machine(all, size);
-  if (shoal_log_rank() == 0 && !asked) tell_unbound(all, size);
-  SHOAL_TRY(check_quota(all, size, asked, strict));
-  SHOAL_TRY(check_first_threads(all, size, strict));
-  return check_crowd(all, size, asked, strict);
+  shoal_hosts h = { 0 };
+  sharing s = { 0 };
+  int *threads = NULL;
+  shoal_status st = shoal_hosts_find(all, size, &h);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &threads);
+  if (st == SHOAL_OK) st = find_sharing(all, size, &h, threads, &s);
+  s.asked = asked;
+  if (st == SHOAL_OK) st = check_all(&s, strict);
+  free_sharing(&s);
+  free(threads);
+  shoal_hosts_free(&h);
+  return st;
 }

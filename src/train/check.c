@@ -14,28 +14,48 @@ typedef struct {
   uint32_t weights, state;
 } model_identity;
 
-/* The most frequent value; in a tie, that of rank 0. */
-static uint32_t majority(const uint32_t *all, int size, size_t fields, size_t field)
+static int by_value(const void *a, const void *b)
 {
-  int best = 0, best_votes = 0;
-  for (int i = 0; i < size; i++) {
-    int votes = 0;
-    for (int j = 0; j < size; j++) votes += all[(size_t)j * fields + field] == all[(size_t)i * fields + field];
-    if (votes > best_votes) {
-      best = i;
-      best_votes = votes;
-    }
-  }
-  return all[(size_t)best * fields + field];
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
 }
 
-/* The first member that has another value than most; -1: none. */
-static int deviates(const uint32_t *all, int size, size_t fields, size_t field)
+/* How many of n sorted values are this one. */
+static size_t count_of(const uint32_t *sorted, size_t n, uint32_t value)
 {
-  uint32_t good = majority(all, size, fields, field);
-  for (int i = 0; i < size; i++)
-    if (all[(size_t)i * fields + field] != good) return i;
-  return -1;
+  size_t bound[2];
+  for (int beyond = 0; beyond <= 1; beyond++) {
+    size_t low = 0, high = n;
+    while (low < high) {
+      size_t middle = (low + high) / 2;
+      if (sorted[middle] < value || (beyond && sorted[middle] == value))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    bound[beyond] = low;
+  }
+  return bound[1] - bound[0];
+}
+
+/* The first member that has another value than most, or, where several values are as frequent, than the lowest rank of these has;
+ * -1: none.
+ * @param sorted  [size] scratch space */
+static int deviates(const uint32_t *all, int size, size_t fields, size_t field, uint32_t *sorted)
+{
+  size_t n = (size_t)size, most = 0, first = 1;
+  for (size_t i = 0; i < n; i++) sorted[i] = all[i * fields + field];
+  while (first < n && sorted[first] == sorted[0]) first++;
+  if (first >= n) return -1;
+  qsort(sorted, n, sizeof *sorted, by_value);
+  for (size_t i = 0, run = 0; i < n; i++) {
+    run = i && sorted[i] == sorted[i - 1] ? run + 1 : 1;
+    most = SHOAL_MAX(most, run);
+  }
+  size_t good = 0, other = 0;
+  while (count_of(sorted, n, all[good * fields + field]) != most) good++;
+  while (all[other * fields + field] == all[good * fields + field]) other++;
+  return (int)other;
 }
 
 static const char *host_of(const shoal_run *r, int world_rank)
@@ -114,28 +134,33 @@ shoal_status shoal_session_check_replicas(shoal_session *s)
     .lr = shoal_crc32c(0, &lr, sizeof lr),
   };
   int size = shoal_group_size(r->control);
-  identity *all;
-  SHOAL_TRY(shoal_group_agree(r->control, weights_identity(s, &mine.weights)));
-  SHOAL_TRY(SHOAL_ALLOC((size_t)size, &all));
-  shoal_status st = shoal_group_allgather(r->control, &mine, sizeof mine, all);
+  identity *all = NULL;
+  uint32_t *sorted = NULL;
+  shoal_status st = weights_identity(s, &mine.weights);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &all);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &sorted);
+  st = shoal_group_agree(r->control, st);
+  if (st == SHOAL_OK) st = shoal_group_allgather(r->control, &mine, sizeof mine, all);
   for (size_t field = 0; st == SHOAL_OK && field < SHOAL_COUNT(what); field++) {
-    int rank = deviates((const uint32_t *)all, size, SHOAL_COUNT(what), field);
+    int rank = deviates((const uint32_t *)all, size, SHOAL_COUNT(what), field, sorted);
     if (rank >= 0)
       st = SHOAL_FAIL(SHOAL_ERR_WORLD, "%s: rank %d (host %s) differs from the other ranks; %s", what[field], rank,
                       host_of(r, rank), cure[field]);
   }
   free(all);
+  free(sorted);
   return st;
 }
 
-/* Compares this rank's group in the table of all ranks. */
+/* Compares this rank's group in the table of all ranks.
+ * @param own  [2 * size of the group] scratch space */
 static shoal_status compare_group(const shoal_run *r, const model_identity *all, const shoal_group *g, uint32_t *own)
 {
   static const char *const what[] = { "weights", "optimizer state" };
   int size = shoal_group_size(g);
   for (size_t field = 0; field < SHOAL_COUNT(what); field++) {
     for (int i = 0; i < size; i++) own[i] = ((const uint32_t *)&all[shoal_group_world_rank(g, i)])[field];
-    int member = deviates(own, size, 1, 0), rank = member < 0 ? -1 : shoal_group_world_rank(g, member);
+    int member = deviates(own, size, 1, 0, own + size), rank = member < 0 ? -1 : shoal_group_world_rank(g, member);
     SHOAL_CHECK(
         rank < 0, SHOAL_ERR_WORLD,
         "the %s of rank %d (host %s) at step %llu differ from those of the other ranks, with which they must be "
@@ -164,7 +189,7 @@ shoal_status shoal_session_check_alike(shoal_session *s)
   uint32_t *own = NULL;
   shoal_status st = compares ? identify(s, &mine) : SHOAL_OK;
   if (st == SHOAL_OK) st = SHOAL_ALLOC(size, &all);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(size, &own);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(2 * size, &own);
   st = shoal_group_agree(r->control, st);
   if (st == SHOAL_OK) st = shoal_group_allgather(r->control, &mine, sizeof mine, all);
   if (st == SHOAL_OK) st = shoal_group_agree(r->control, compares ? compare_group(r, all, g, own) : SHOAL_OK);

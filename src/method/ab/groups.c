@@ -9,21 +9,21 @@
 #include "method/ab/ab.h"
 #include <stdlib.h>
 
-/* Stable sort of ranks by node. */
-static void order_by_node(const int *node, int size, int *rank)
-{
-  for (int i = 0; i < size; i++) {
-    int at = i;
-    for (; at > 0 && node[rank[at - 1]] > node[i]; at--) rank[at] = rank[at - 1];
-    rank[at] = i;
-  }
-}
-
 static int count_nodes(const int *node, int size)
 {
   int last = 0;
   for (int i = 0; i < size; i++) last = SHOAL_MAX(last, node[i]);
   return last + 1;
+}
+
+/* The ranks by node, and of one node ascending.
+ * @param before  [nodes] scratch space, zeroed */
+static void order_by_node(const int *node, int size, int nodes, int *before, int *rank)
+{
+  for (int i = 0; i < size; i++)
+    if (node[i] + 1 < nodes) before[node[i] + 1]++;
+  for (int k = 1; k < nodes; k++) before[k] += before[k - 1];
+  for (int i = 0; i < size; i++) rank[before[node[i]]++] = i;
 }
 
 static void cut_evenly(shoal_ab_groups *g, int groups)
@@ -67,11 +67,14 @@ shoal_status shoal_ab_groups_make(const int *node, int size, int64_t ranks, bool
               (long long)ranks, size);
   shoal_ab_groups g = { .size = size };
   shoal_status st;
-  bool nodes = ranks == SHOAL_AB_AUTO && !only_b && count_nodes(node, size) > 1;
+  int nodes = count_nodes(node, size), *before = NULL;
+  bool at_nodes = ranks == SHOAL_AB_AUTO && !only_b && nodes > 1;
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size, &g.rank), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)size + 1, &g.first), fail);
-  order_by_node(node, size, g.rank);
-  if (nodes)
+  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)nodes, &before), fail);
+  order_by_node(node, size, nodes, before, g.rank);
+  free(before);
+  if (at_nodes)
     cut_at_nodes(&g, node);
   else
     cut_evenly(&g, ranks > 0 ? (int)(size / ranks) : only_b || size == 1 ? 1 : 2);

@@ -7,7 +7,7 @@
 static shoal_graph *make(shoal_graph_kind kind, int n, double p, uint64_t seed)
 {
   shoal_graph *g = NULL;
-  REQUIRE(shoal_graph_create(kind, n, p, seed, &g) == SHOAL_OK, "graph %d of %d", kind, n);
+  REQUIRE(shoal_graph_create(kind, n, p, seed, SHOAL_GRAPH_ALL, &g) == SHOAL_OK, "graph %d of %d", kind, n);
   return g;
 }
 
@@ -16,7 +16,7 @@ static bool connected(const shoal_graph *g)
   bool seen[64] = { true };
   for (int round = 0; round < g->n; round++)
     for (int i = 0; i < g->n; i++)
-      for (size_t e = g->first[i]; seen[i] && e < g->first[i + 1]; e++) seen[g->neighbour[e]] = true;
+      for (int k = 0; seen[i] && k < shoal_graph_degree(g, i); k++) seen[shoal_graph_neighbour(g, i, k)] = true;
   for (int i = 0; i < g->n; i++)
     if (!seen[i]) return false;
   return true;
@@ -39,7 +39,10 @@ static void shapes(void)
       shoal_graph *g = make(kind, n, 0.3, 4);
       well_formed(g);
       for (int i = 0; i < n; i++) {
-        int degree = shoal_graph_degree(g, i);
+        int degree = shoal_graph_degree(g, i), joined = 0;
+        for (int j = 0; j < n; j++)
+          if (shoal_graph_joined(g, i, j)) CHECK_EQ(shoal_graph_neighbour(g, i, joined++), j, "neighbours of %d", i);
+        CHECK_EQ(joined, degree, "neighbours of %d", i);
         if (kind == SHOAL_GRAPH_COMPLETE) CHECK_EQ(degree, n - 1, "complete, %d", n);
         if (kind == SHOAL_GRAPH_RING) CHECK_EQ(degree, n > 2 ? 2 : n - 1, "ring, %d", n);
       }
@@ -55,7 +58,8 @@ static void shapes(void)
   shoal_graph_destroy(g);
 }
 
-/* Drawn from the seed alone; about p of the pairs; connected even where p is 0. */
+/* Drawn from the seed alone; p of the pairs that are no edges of the tree; that is all where p is 0.  One rank's own neighbours are
+ * those that it has among all. */
 static void random_graphs(void)
 {
   size_t edges = 0;
@@ -63,6 +67,13 @@ static void random_graphs(void)
     shoal_graph *g = make(SHOAL_GRAPH_RANDOM, 16, 0.5, seed), *again = make(SHOAL_GRAPH_RANDOM, 16, 0.5, seed);
     shoal_graph *tree = make(SHOAL_GRAPH_RANDOM, 16, 0, seed);
     edges += g->first[16] / 2;
+    for (int i = 0; i < 16; i++) {
+      shoal_graph *own = NULL;
+      REQUIRE(shoal_graph_create(SHOAL_GRAPH_RANDOM, 16, 0.5, seed, i, &own) == SHOAL_OK, "own neighbours");
+      if (CHECK_EQ(shoal_graph_degree(own, i), shoal_graph_degree(g, i), "rank %d", i))
+        CHECK_BYTES(own->neighbour, &g->neighbour[g->first[i]], own->first[1] * sizeof(int), "rank %d", i);
+      shoal_graph_destroy(own);
+    }
     if (CHECK_EQ(g->first[16], again->first[16], "seed %llu twice", (unsigned long long)seed))
       CHECK_BYTES(g->neighbour, again->neighbour, g->first[16] * sizeof(int), "seed %llu twice",
                   (unsigned long long)seed);
@@ -72,8 +83,8 @@ static void random_graphs(void)
     shoal_graph_destroy(again);
     shoal_graph_destroy(tree);
   }
-  double mean = (double)edges / 100, sd = sqrt(120 * 0.25 / 100);
-  CHECK_LT(fabs(mean - 60), 4 * sd, "%g edges of 120 at p = 0.5", mean);
+  double mean = (double)edges / 100, sd = sqrt(105 * 0.25 / 100);
+  CHECK_LT(fabs(mean - 15 - 52.5), 4 * sd, "%g edges of 120 at p = 0.5", mean);
 }
 
 /* Chi-square over the neighbours (n - 1 = 7 degrees of freedom less one: 22.46 is the 0.1 % point of 6). */

@@ -217,7 +217,7 @@ static void ring(void)
   for (int n = 8; n <= 16; n += 8) {
     swarm start = { .variant = SHOAL_SWARM_BLOCKING, .n = n, .length = 1 };
     shoal_graph *g = NULL;
-    REQUIRE(shoal_graph_create(SHOAL_GRAPH_RING, n, 0, 0, &g) == SHOAL_OK, "ring of %d", n);
+    REQUIRE(shoal_graph_create(SHOAL_GRAPH_RING, n, 0, 0, SHOAL_GRAPH_ALL, &g) == SHOAL_OK, "ring of %d", n);
     for (int i = 0; i < n; i++) start.x[i][0] = (float)cos(2 * M_PI * i / n);
     double sum = 0, edges = 0, g0 = gamma_of(&start, NULL);
     for (int i = 0; i < n; i++)

@@ -349,7 +349,7 @@ static shoal_status small_things(void)
   shoal_svd s = { 0 };
   SHOAL_TRY(shoal_ab_groups_make(node, 4, SHOAL_AB_AUTO, false, &groups));
   shoal_ab_groups_free(&groups);
-  SHOAL_TRY(shoal_graph_create(SHOAL_GRAPH_RANDOM, 8, 0.5, 3, &g));
+  SHOAL_TRY(shoal_graph_create(SHOAL_GRAPH_RANDOM, 8, 0.5, 3, SHOAL_GRAPH_ALL, &g));
   shoal_graph_destroy(g);
   SHOAL_TRY(shoal_svd_make(x, 4, 3, "x", NULL, &s));
   shoal_svd_free(&s);

@@ -39,7 +39,7 @@ static const shoal_option options[] = {
   { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Which ranks may interact.",
     "shoal" },
   { "method.edge_probability", SHOAL_OPT_FLOAT, "0.5", NULL, "[0,1]",
-    "Probability of an edge; components are joined afterwards.", "shoal", .when = "method.graph=random" },
+    "Probability of an edge; each rank has one more, to a random one below it.", "shoal", .when = "method.graph=random" },
   { "method.bits", SHOAL_OPT_ENUM, "8", "bits", "0|4|8|14|16",
     "Bits per number on the wire, by the modular quantiser; 0: f32.", "Davies et al., ICLR 2021" },
   { "method.rounding", SHOAL_OPT_ENUM, "nearest", NULL, "nearest|stochastic",

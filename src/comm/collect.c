@@ -9,10 +9,11 @@
  *   allgather          Bruck: in round k fetch 2^k blocks from the rank 2^k ahead   ceil(lg p) hops, (p-1) blocks sent
  *   sums, short        allgather, then every rank adds in rank order
  *   sums, long         slices to their owners, who add in rank order; allgather of the slices     2 (p-1)/p of the data
+ *   sums, many ranks   recursive doubling, if that costs less than 2 (p-1) messages               lg p hops, lg p times the data
  *   gather, scatter, alltoall      direct messages
  *
- * Sums of f64 add in rank order for every element, whatever the algorithm: bitwise equal on every rank and in every
- * run.
+ * Sums of f64 add in rank order for every element, or in more than 64 ranks by a tree, which depends on the number of ranks and of
+ * elements: bitwise equal on every rank and in every run.
  * Source: Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997.
  */
 #include "base/mem.h"
@@ -68,16 +69,9 @@ static size_t sum_sizes(const uint64_t *sizes, int n)
 
 /* ------------------------------------------------------------------------------------------------------ broadcast */
 
-/* A rank's part in a broadcast. */
-typedef struct {
-  int parent; /* -1: root */
-  int n, children[32];
-  size_t piece;
-} tree;
-
 /* A binomial tree on v, the rank relative to the root: v's children are v + 2^k below its lowest set bit; the farthest subtree is
  * the deepest, so it goes first. */
-static void plan_short(const shoal_group *g, int root, tree *t)
+static void plan_short(const shoal_group *g, int root, shoal_broadcast_part *t)
 {
   int p = g->size, v = (g->rank - root + p) % p, bit = 1;
   if (v) t->parent = ((v & (v - 1)) + root) % p;
@@ -108,7 +102,7 @@ static int head_of(const shoal_group *g, int node, int root)
 }
 
 /* The tree is built on v, the node relative to the root's. */
-static void plan_long(const shoal_group *g, const shoal_broadcast *shape, int root, tree *t)
+static void plan_long(const shoal_group *g, const shoal_broadcast *shape, int root, shoal_broadcast_part *t)
 {
   const shoal_node_table *table = &g->nodes;
   t->piece = shape->piece;
@@ -127,9 +121,9 @@ static void plan_long(const shoal_group *g, const shoal_broadcast *shape, int ro
   if (after + 1 < members) t->children[t->n++] = table->member[begin + (table->place[g->rank] + 1) % members];
 }
 
-static tree broadcast_plan(const shoal_group *g, size_t bytes, int root)
+shoal_broadcast_part shoal_broadcast_plan(const shoal_group *g, size_t bytes, int root)
 {
-  tree t = { .parent = -1 };
+  shoal_broadcast_part t = { .parent = -1 };
   shoal_broadcast shape;
   if (shoal_broadcast_shape(g, bytes, &shape))
     plan_long(g, &shape, root, &t);
@@ -150,7 +144,7 @@ shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int
   shoal_stream streams[33];
   size_t n = 0;
   SHOAL_TRY(check_root(g, "broadcast", root));
-  tree t = broadcast_plan(g, bytes, root);
+  shoal_broadcast_part t = shoal_broadcast_plan(g, bytes, root);
   if (t.parent >= 0) streams[n++] = shoal_stream_in(data, bytes, t.parent);
   for (int i = 0; i < t.n; i++) {
     streams[n] = shoal_stream_out(data, bytes, t.children[i]);
@@ -164,7 +158,7 @@ shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int
 void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT])
 {
   memset(out, 0, SHOAL_LINK_COUNT * sizeof *out);
-  tree t = broadcast_plan(g, bytes, root);
+  shoal_broadcast_part t = shoal_broadcast_plan(g, bytes, root);
   for (int i = 0; i < t.n; i++) out[shoal_group_class(g, t.children[i])] += bytes;
 }
 
@@ -294,9 +288,55 @@ static shoal_status reduce_long(shoal_group *g, fold *f, void *x, size_t n)
   return st;
 }
 
+/* What is sent to one member, and what comes from it; either may be none. */
+static shoal_status swap(shoal_group *g, int peer, const void *out, void *in, size_t bytes)
+{
+  shoal_stream streams[2];
+  size_t n = 0;
+  if (out) streams[n++] = shoal_stream_out(out, bytes, peer);
+  if (in) streams[n++] = shoal_stream_in(in, bytes, peer);
+  return run(g, "sum", SHOAL_TRACE_ROLE_ALL, streams, n);
+}
+
+/* Recursive doubling among the first 2^k members; each of the rest adds its part to that of one of them before, and gets the sum
+ * afterwards.  Two members that swap their sums add the same two numbers, so all get the same bits. */
+static shoal_status double_up(shoal_group *g, fold *f, void *x, size_t n, void *theirs)
+{
+  int me = g->rank, whole = 1;
+  while (whole <= g->size / 2) whole *= 2;
+  bool extra = me >= whole, helps = me + whole < g->size && !extra;
+  int partner = extra ? me - whole : me + whole;
+  SHOAL_TRY(swap(g, partner, extra ? x : NULL, helps ? theirs : NULL, n * 8));
+  if (helps) f(x, theirs, n);
+  for (int distance = 1; distance < whole; distance *= 2) {
+    SHOAL_TRY(swap(g, me ^ distance, extra ? NULL : x, extra ? NULL : theirs, n * 8));
+    if (!extra) f(x, theirs, n);
+  }
+  return swap(g, partner, helps ? x : NULL, extra ? x : NULL, n * 8);
+}
+
+static shoal_status reduce_doubling(shoal_group *g, fold *f, void *x, size_t n)
+{
+  void *theirs;
+  SHOAL_TRY(shoal_alloc(n, 8, "parts of a sum", &theirs));
+  shoal_status st = double_up(g, f, x, n, theirs);
+  free(theirs);
+  return st;
+}
+
+/* Slices need two messages to and from every other member, for the data of two vectors. */
+static bool slices_pay(size_t n, int members)
+{
+  enum { MESSAGE_BYTES = 1024 }; /* what could be sent instead of one more message */
+  size_t rounds = 2;
+  for (int whole = 1; whole <= members / 2; whole *= 2) rounds++;
+  return n * 8 * rounds > 2 * (n * 8 + (size_t)members * MESSAGE_BYTES);
+}
+
 static shoal_status reduce(shoal_group *g, fold *f, void *x, size_t n)
 {
   if (!n || g->size == 1) return SHOAL_OK;
+  if (g->size > g->w->o.in_order && !slices_pay(n, g->size)) return reduce_doubling(g, f, x, n);
   return n <= SHORT_BYTES / 8 / (size_t)g->size ? reduce_short(g, f, x, n) : reduce_long(g, f, x, n);
 }
 
@@ -377,14 +417,21 @@ shoal_status shoal_group_alltoall(shoal_group *g, const void *send, const uint64
   char *in = recv;
   int p = g->size, me = g->rank;
   shoal_stream *streams;
-  size_t n = 0;
+  size_t n = 0, blocks = 0;
   SHOAL_TRY(check_own(g, "alltoall", send_sizes[me], recv_sizes[me]));
   copy(in + sum_sizes(recv_sizes, me), out + sum_sizes(send_sizes, me), send_sizes[me]);
-  SHOAL_TRY(alloc_streams(2 * (size_t)p, &streams));
+  for (int r = 0; r < p; r++) blocks += r != me && send_sizes[r] > 0;
+  for (int r = 0; r < p; r++) blocks += r != me && recv_sizes[r] > 0;
+  SHOAL_TRY(alloc_streams(blocks, &streams));
+  size_t out_at = sum_sizes(send_sizes, me + 1), in_at = sum_sizes(recv_sizes, me);
   for (int i = 1; i < p; i++) {
     int to = (me + i) % p, from = (me - i + p) % p;
-    streams[n++] = shoal_stream_out(out + sum_sizes(send_sizes, to), send_sizes[to], to);
-    streams[n++] = shoal_stream_in(in + sum_sizes(recv_sizes, from), recv_sizes[from], from);
+    if (to == 0) out_at = 0;
+    if (from == p - 1) in_at = sum_sizes(recv_sizes, p);
+    in_at -= recv_sizes[from];
+    if (send_sizes[to]) streams[n++] = shoal_stream_out(out + out_at, send_sizes[to], to);
+    if (recv_sizes[from]) streams[n++] = shoal_stream_in(in + in_at, recv_sizes[from], from);
+    out_at += send_sizes[to];
   }
   shoal_status st = run(g, "alltoall", SHOAL_TRACE_ROLE_ALL, streams, n);
   free(streams);

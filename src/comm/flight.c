@@ -186,7 +186,7 @@ void shoal_flight_count(shoal_flight *f, int peer, uint64_t bytes)
   shoal_counters *c = g->w->counters;
   shoal_link link = f->control ? SHOAL_LINK_CONTROL : shoal_group_class(g, peer);
   c->payload[link] += bytes;
-  c->wire[link] += shoal_wire_model(g->links[peer], bytes);
+  c->wire[link] += shoal_wire_model(shoal_group_link(g, peer), bytes);
   c->messages[link]++;
 }
 

@@ -61,10 +61,9 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
   g->name = strdup(name);
   SHOAL_CHECK_GOTO(st, g->name, fail, SHOAL_ERR_MEM, "out of memory: group %s", name);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->world_ranks), fail);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->links), fail);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->verdicts), fail);
   memcpy(g->world_ranks, ranks, (size_t)n * sizeof *ranks);
-  SHOAL_TRY_GOTO(st, shoal_group_learn_links(g), fail);
+  SHOAL_TRY_GOTO(st, shoal_node_table_fill(g), fail);
   shoal_agreement_init(&g->agreement, g, "agreement");
   if (n > 1) SHOAL_TRY_GOTO(st, w->transport->connect(w, ranks, n, &g->channel), fail);
   *out = g;
@@ -125,21 +124,9 @@ void shoal_group_destroy(shoal_group *g)
   shoal_self_empty(&g->self_messages);
   shoal_node_table_free(&g->nodes);
   free(g->verdicts);
-  free(g->links);
   free(g->world_ranks);
   free(g->name);
   free(g);
-}
-
-shoal_status shoal_group_learn_links(shoal_group *g)
-{
-  for (int r = 0; r < g->size; r++) {
-    if (g->w->topo)
-      g->links[r] = shoal_topo_link(g->w->topo, g->w->rank, g->world_ranks[r]);
-    else
-      g->links[r] = r == g->rank ? SHOAL_LINK_SELF : SHOAL_LINK_NODE;
-  }
-  return shoal_node_table_fill(g);
 }
 
 int shoal_group_rank(const shoal_group *g)
@@ -159,7 +146,8 @@ int shoal_group_world_rank(const shoal_group *g, int rank)
 
 shoal_link shoal_group_link(const shoal_group *g, int rank)
 {
-  return g->links[rank];
+  if (rank == g->rank) return SHOAL_LINK_SELF;
+  return g->nodes.node[rank] == g->nodes.node[g->rank] ? SHOAL_LINK_NODE : SHOAL_LINK_BETWEEN;
 }
 
 const char *shoal_group_name(const shoal_group *g)
@@ -177,7 +165,7 @@ uint32_t shoal_group_trace_id(shoal_group *g)
 
 shoal_link shoal_group_class(const shoal_group *g, int rank)
 {
-  return g->control ? SHOAL_LINK_CONTROL : g->links[rank];
+  return g->control ? SHOAL_LINK_CONTROL : shoal_group_link(g, rank);
 }
 
 int shoal_group_next_call(shoal_group *g, uint64_t *number)
@@ -284,7 +272,7 @@ static void print_own(shoal_group *g, shoal_error *own)
   enum { TEXTS_MAX = 8 };
   int before = 0;
   if (!prints_text(g->verdicts, g->size, g->rank)) return;
-  for (int r = 0; r < g->rank; r++) before += prints_text(g->verdicts, g->size, r);
+  for (int r = 0; r < g->rank && before <= TEXTS_MAX; r++) before += prints_text(g->verdicts, g->size, r);
   if (before < TEXTS_MAX) {
     (void)shoal_error_put(own);
     shoal_error_report(own->code);
@@ -414,6 +402,7 @@ static shoal_status start_message(shoal_message *m, shoal_stream s, int tag)
               g->name);
   SHOAL_CHECK(!m->all.f.moving, SHOAL_ERR_ARG, "%s is still in flight: wait for it first", m->name);
   m->stream = s;
+  m->all.first = 0;
   m->all.f.number++;
   m->all.f.tag = tag;
   return shoal_flight_start(&m->all.f);
@@ -508,7 +497,7 @@ shoal_status shoal_message_discard(shoal_group *g, int from, bool (*stale)(const
 {
   int tag;
   size_t bytes;
-  while (g->w->transport->peek(g->channel, from, &tag, &bytes) && stale(context, tag)) {
+  while (g->w->transport->peek(g->channel, &from, &tag, &bytes) && stale(context, tag)) {
     shoal_message *m;
     void *data;
     SHOAL_TRY(shoal_message_create(g, "left over", &m));

@@ -25,6 +25,7 @@ typedef struct {
   bool strict_cores;     /* fewer cores than requested is an error instead of a warning */
   bool no_sharing;       /* do not use memory shared between the ranks of a node */
   size_t max_message;    /* limit on bytes per MPI call, whose counts are int; 0: 1 GiB.  Tests lower it */
+  int in_order;          /* members up to which sums of f64 are added in rank order; 0: 64.  Tests lower it */
   const shoal_gpu *gpu;  /* [gpus] GPUs that this rank may use; borrowed */
   int gpus;
   bool own_gpus;         /* GPUs are given to ranks only if each has one of its own */
@@ -81,9 +82,9 @@ shoal_status shoal_world_progress(shoal_world *w);
  *  turn; it must not wait.  One at a time; NULL removes it.  The progress call returns its error. */
 typedef shoal_status (*shoal_world_hook)(void *context);
 void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context);
-/** Measures the clock offset of this rank from rank 0 at time at_ns, with an error bound of half the best round trip.
- *  Collective; one rank after the other, about 20 round trips each.  For shoal_trace_set_clock; two calls give the
- *  drift. */
+/** Measures the clock offset of this rank from rank 0 at time at_ns, with an error bound of half the best round trip; of more than
+ *  33 ranks by way of others, whose bounds are added.  Collective; about 20 round trips with each of 32 ranks, and of each of these
+ *  again.  For shoal_trace_set_clock; two calls give the drift. */
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out);
 
 /** All ranks; owned by the world. */
@@ -144,7 +145,8 @@ shoal_status shoal_group_agree_max(shoal_group *g, const char *name, int64_t *va
 shoal_status shoal_group_broadcast(shoal_group *g, void *data, size_t bytes, int root);
 /** Predicts the payload bytes that the caller sends in such a broadcast, by link class, into out[link]. */
 void shoal_group_broadcast_bytes(const shoal_group *g, size_t bytes, int root, uint64_t out[SHOAL_LINK_COUNT]);
-shoal_status shoal_group_sum_f64(shoal_group *g, double *x, size_t n); /* in rank order: same bits everywhere */
+/** Same bits everywhere: added in rank order, or with more than 64 members by a tree. */
+shoal_status shoal_group_sum_f64(shoal_group *g, double *x, size_t n);
 shoal_status shoal_group_max_i64(shoal_group *g, int64_t *x, size_t n);
 shoal_status shoal_group_sum_i64(shoal_group *g, int64_t *x, size_t n);
 /** `all` [size * bytes] in rank order, on every member. */

@@ -61,8 +61,9 @@ typedef struct {
   void (*cancel)(shoal_world *w, int slot);
   void (*release)(shoal_world *w, int slot); /* a pending operation is abandoned: only when the run ends in an error */
   shoal_status (*poll)(shoal_world *w, size_t *completed);
-  /* Whether an unexpected message (without a matching receive) is queued.  For hang reports. */
-  bool (*peek)(shoal_channel *c, int from, int *tag, size_t *bytes);
+  /* Whether an unexpected message (without a matching receive) is queued.  For hang reports.
+   * *from: whose, or SHOAL_FROM_ANY, which is then replaced by the sender. */
+  bool (*peek)(shoal_channel *c, int *from, int *tag, size_t *bytes);
   void (*close)(shoal_world *w);
   void (*abort)(int exit_code);
 } shoal_transport;
@@ -283,11 +284,13 @@ shoal_status shoal_stream_reap(shoal_flight *f, shoal_stream *s, bool *moved);
 shoal_status shoal_stream_post(shoal_flight *f, shoal_stream *s, bool *moved);
 void shoal_stream_give_up(shoal_flight *f, shoal_stream *s);
 
-/* A set of streams that complete together: the body of every blocking collective. */
+/* A set of streams that complete together: the body of every blocking collective.  A few hundred are under way at once, from the first
+ * that is not finished on, so that progress costs the same however many there are.  So members must list what they send each other
+ * in one order: the n-th of each of them by distance, say. */
 typedef struct {
   shoal_flight f;
   shoal_stream *streams; /* borrowed */
-  size_t n;
+  size_t n, first;
 } shoal_streams;
 extern const shoal_flight_ops shoal_streams_ops;
 static inline shoal_stream shoal_stream_out(const void *data, size_t bytes, int to)
@@ -309,6 +312,13 @@ typedef struct {
 } shoal_broadcast;
 /** false: it is short, and goes through all ranks as a binomial tree. */
 bool shoal_broadcast_shape(const shoal_group *g, size_t bytes, shoal_broadcast *out);
+/* A member's part in it. */
+typedef struct {
+  int parent; /* -1: root */
+  int n, children[32];
+  size_t piece;
+} shoal_broadcast_part;
+shoal_broadcast_part shoal_broadcast_plan(const shoal_group *g, size_t bytes, int root);
 /** shoal_group_allgather for set-up data: counted as class control in any group. */
 shoal_status shoal_group_allgather_control(shoal_group *g, const void *mine, size_t bytes, void *all);
 
@@ -346,8 +356,7 @@ struct shoal_group {
   shoal_world *w;
   char *name;
   int rank, size;
-  int *world_ranks;  /* [size] */
-  shoal_link *links; /* [size] from this rank to each member */
+  int *world_ranks; /* [size] */
   shoal_node_table nodes;
   bool control;       /* count as class control, whatever the link */
   shoal_trace *trace; /* the recorder that knows the group, as trace_id; NULL: none yet */
@@ -363,8 +372,7 @@ struct shoal_group {
 /** Creates a group; `ranks` are world ranks.  The transport creates the channel. */
 shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks, int n, bool control,
                               shoal_group **out);
-/** Finds links and nodes: when the group is made, and again once the topology is known.  ERR_MEM. */
-shoal_status shoal_group_learn_links(shoal_group *g);
+/** Finds the nodes: when the group is made, and again once the topology is known.  ERR_MEM. */
 shoal_status shoal_node_table_fill(shoal_group *g);
 void shoal_node_table_free(shoal_node_table *t);
 /** Number and tag of the group's next collective. */

@@ -95,10 +95,12 @@ static void listen(shoal_world *w, bool counts)
 {
   shoal_inquiry *q = w->inquiry;
   size_t bytes;
-  int tag;
+  int tag, from = SHOAL_FROM_ANY;
   q->listened_ns = shoal_now_ns();
-  for (int r = 0; q->channel && r < w->size; r++)
-    for (int i = 0; i < TRIES && w->transport->peek(q->channel, r, &tag, &bytes); i++) take(w, r, tag, bytes, counts);
+  for (int i = 0; q->channel && i < w->size + TRIES && w->transport->peek(q->channel, &from, &tag, &bytes); i++) {
+    take(w, from, tag, bytes, counts);
+    from = SHOAL_FROM_ANY;
+  }
 }
 
 void shoal_inquiry_begin(shoal_world *w)

@@ -96,15 +96,41 @@ static void free_region(shoal_region *r)
   free(r);
 }
 
+/* The members on this node, in the group's order: first of them, and number. */
+static const int *members_here(const shoal_group *g, int *n)
+{
+  const shoal_node_table *t = &g->nodes;
+  int node = t->node[g->rank];
+  *n = t->begin[node + 1] - t->begin[node];
+  return t->member + t->begin[node];
+}
+
+/* Gives the members on this node what they need to open mine, and gets theirs: all [n].
+ * @param streams  [2 n] scratch space */
+static shoal_status swap_handles(shoal_group *g, const region_handle *mine, region_handle *all, shoal_stream *streams)
+{
+  uint64_t number;
+  int n, tag = shoal_group_next_call(g, &number), place = g->nodes.place[g->rank];
+  const int *member = members_here(g, &n);
+  size_t k = 0;
+  all[place] = *mine;
+  for (int i = 1; i < n; i++) {
+    int to = (place + i) % n, from = (place + n - i) % n;
+    streams[k++] = shoal_stream_out(mine, sizeof *mine, member[to]);
+    streams[k++] = shoal_stream_in(&all[from], sizeof *all, member[from]);
+  }
+  return shoal_streams_run(g, "memory of the node", number, tag, true, streams, k);
+}
+
 /* Opens the regions of the other members on this node. */
 static shoal_status open_others(shoal_group *g, shoal_region *r, const region_handle *all)
 {
-  const shoal_topo *t = g->w->topo;
-  SHOAL_TRY(SHOAL_ALLOC((size_t)g->size, &r->neighbours));
-  for (int i = 0; i < g->size; i++) {
-    int rank = g->world_ranks[i];
-    if (i == g->rank || t->places[rank].node != t->places[g->w->rank].node || all[i].fd < 0) continue;
-    SHOAL_TRY(open_other(&all[i], rank, &r->neighbours[r->n]));
+  int n;
+  const int *member = members_here(g, &n);
+  SHOAL_TRY(SHOAL_ALLOC((size_t)n, &r->neighbours));
+  for (int i = 0; i < n; i++) {
+    if (member[i] == g->rank || all[i].fd < 0) continue;
+    SHOAL_TRY(open_other(&all[i], g->world_ranks[member[i]], &r->neighbours[r->n]));
     r->n++;
   }
   return SHOAL_OK;
@@ -116,15 +142,23 @@ typedef shoal_status (*agreement)(shoal_group *g, shoal_status mine);
 /* The file stays open until all ranks have opened it; afterwards the mappings keep the memory alive. */
 static shoal_status share(shoal_group *g, shoal_region *r, int file, shoal_status made, agreement agree)
 {
-  region_handle mine = { .fd = -1 }, *all;
-  SHOAL_TRY(agree(g, SHOAL_ALLOC((size_t)g->size, &all)));
-  shoal_status st = made;
+  region_handle mine = { .fd = -1 }, *all = NULL;
+  shoal_stream *streams = NULL;
+  int n;
+  members_here(g, &n);
+  shoal_status st = SHOAL_ALLOC((size_t)n, &all);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(2 * (size_t)n, &streams);
+  SHOAL_TRY_GOTO(st, agree(g, st), done);
+  st = made;
   if (st == SHOAL_OK) st = describe_own(r, file, &mine);
-  shoal_status gathered = shoal_group_allgather_control(g, &mine, sizeof mine, all);
+  shoal_status gathered = swap_handles(g, &mine, all, streams);
   if (st == SHOAL_OK && gathered == SHOAL_OK) st = open_others(g, r, all);
   r->id = all[0].id;
+  st = agree(g, st != SHOAL_OK ? st : gathered);
+done:
   free(all);
-  return agree(g, st != SHOAL_OK ? st : gathered);
+  free(streams);
+  return st;
 }
 
 static bool is_private(const shoal_group *g)

@@ -60,14 +60,15 @@ shoal_status shoal_stream_post(shoal_flight *f, shoal_stream *s, bool *moved)
 
 static shoal_status streams_advance(shoal_flight *f, bool *moved, bool *done)
 {
+  enum { AT_ONCE = 256 };
   shoal_streams *all = (shoal_streams *)f;
-  *done = true;
-  /* Complete all streams first: what one has received another may forward, wherever it is in the list. */
-  for (size_t i = 0; i < all->n; i++) SHOAL_TRY(shoal_stream_reap(f, &all->streams[i], moved));
-  for (size_t i = 0; i < all->n; i++) {
+  /* Complete streams first: what one has received another may forward, wherever it is in the list. */
+  for (size_t i = all->first; i < SHOAL_MIN(all->first + AT_ONCE, all->n); i++)
+    SHOAL_TRY(shoal_stream_reap(f, &all->streams[i], moved));
+  while (all->first < all->n && all->streams[all->first].finished == all->streams[all->first].bytes) all->first++;
+  for (size_t i = all->first; i < SHOAL_MIN(all->first + AT_ONCE, all->n); i++)
     SHOAL_TRY(shoal_stream_post(f, &all->streams[i], moved));
-    if (all->streams[i].finished < all->streams[i].bytes) *done = false;
-  }
+  *done = all->first == all->n;
   return SHOAL_OK;
 }
 

@@ -58,7 +58,7 @@ static void add_instead(shoal_flight *f, int peer, shoal_str *out)
   const shoal_group *g = f->g;
   int tag;
   size_t bytes;
-  if (peer < 0 || !g->channel || !g->w->transport->peek(g->channel, peer, &tag, &bytes)) return;
+  if (peer < 0 || !g->channel || !g->w->transport->peek(g->channel, &peer, &tag, &bytes)) return;
   shoal_str_add(out, "; it has sent %zu bytes for something else: ", bytes);
   if (tag == f->tag)
     shoal_str_add(out, "the same call, but more than expected");

@@ -23,6 +23,7 @@ static shoal_status take_options(shoal_world *w, const shoal_world_options *o)
   w->o = o ? *o : none;
   w->o.pretend = NULL;
   if (!w->o.max_message) w->o.max_message = (size_t)1 << 30;
+  if (!w->o.in_order) w->o.in_order = 64;
   if (w->o.warn_s == 0) w->o.warn_s = 30;
   if (w->o.hang_s == 0) w->o.hang_s = 600;
   /* An MPI call counts bytes in an int; and one element must fit. */
@@ -145,8 +146,8 @@ static shoal_status gather_topology(shoal_world *w, const char *pretend)
   free(claims);
   free(all);
   SHOAL_TRY(st);
-  st = shoal_group_learn_links(w->control);
-  if (st == SHOAL_OK) st = shoal_group_learn_links(w->all);
+  st = shoal_node_table_fill(w->control);
+  if (st == SHOAL_OK) st = shoal_node_table_fill(w->all);
   SHOAL_TRY(shoal_group_agree(w->control, st));
   return shoal_share_try(w, !w->o.no_sharing);
 }
@@ -327,33 +328,59 @@ void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context)
   w->hook_context = context;
 }
 
+enum { CLOCK_TRIPS = 20, CLOCK_CHILDREN = 32 };
+
 /* Cristian's method: assume that the peer read its clock in the middle of the round trip; the error is at most half the
  * trip.  The shortest trip gives the best bound, because delays only add. */
+static shoal_status ask_clock(shoal_group *g, int peer, shoal_trace_reading *out)
+{
+  double best = 0;
+  for (int trip = 0; trip < CLOCK_TRIPS; trip++) {
+    uint64_t sent = shoal_now_ns(), there = 0;
+    SHOAL_TRY(shoal_group_send(g, &sent, sizeof sent, peer, 0));
+    SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, peer, 0));
+    double round_trip = (double)(shoal_now_ns() - sent);
+    if (trip && round_trip >= best) continue;
+    best = round_trip;
+    *out = (shoal_trace_reading){ .at_ns = sent + (uint64_t)(round_trip / 2),
+                                  .offset_ns = (double)(int64_t)(sent - there) + round_trip / 2,
+                                  .bound_ns = round_trip / 2 };
+  }
+  return SHOAL_OK;
+}
+
+static shoal_status answer_clock(shoal_group *g, int peer)
+{
+  for (int trip = 0; trip < CLOCK_TRIPS; trip++) {
+    uint64_t there = 0;
+    SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, peer, 0));
+    there = shoal_now_ns();
+    SHOAL_TRY(shoal_group_send(g, &there, sizeof there, peer, 0));
+  }
+  return SHOAL_OK;
+}
+
+/* A tree: each rank asks the one above, once that knows its own offset, and adds what it is told of it. */
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out)
 {
-  enum { TRIPS = 20 };
   shoal_group *g = w->control;
-  double best = 0;
-  shoal_trace_reading reading = { .at_ns = shoal_now_ns() };
-  for (int r = 1; r < w->size; r++)
-    for (int trip = 0; trip < TRIPS && (w->rank == 0 || w->rank == r); trip++) {
-      uint64_t sent = shoal_now_ns(), there = 0;
-      if (w->rank == 0) {
-        SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, r, 0));
-        there = shoal_now_ns();
-        SHOAL_TRY(shoal_group_send(g, &there, sizeof there, r, 0));
-        continue;
-      }
-      SHOAL_TRY(shoal_group_send(g, &sent, sizeof sent, 0, 0));
-      SHOAL_TRY(shoal_group_recv(g, &there, sizeof there, 0, 0));
-      double round_trip = (double)(shoal_now_ns() - sent);
-      if (trip && round_trip >= best) continue;
-      best = round_trip;
-      reading = (shoal_trace_reading){ .at_ns = sent + (uint64_t)(round_trip / 2),
-                                       .offset_ns = (double)(int64_t)(sent - there) + round_trip / 2,
-                                       .bound_ns = round_trip / 2 };
-    }
+  shoal_trace_reading mine = { .at_ns = shoal_now_ns() };
+  double above[2] = { 0, 0 };
+  if (w->rank > 0) {
+    int parent = (w->rank - 1) / CLOCK_CHILDREN;
+    SHOAL_TRY(ask_clock(g, parent, &mine));
+    SHOAL_TRY(shoal_group_recv(g, above, sizeof above, parent, 0));
+    mine.offset_ns += above[0];
+    mine.bound_ns += above[1];
+  }
+  above[0] = mine.offset_ns;
+  above[1] = mine.bound_ns;
+  int64_t first = (int64_t)w->rank * CLOCK_CHILDREN + 1, end = SHOAL_MIN(first + CLOCK_CHILDREN, (int64_t)w->size);
+  for (int64_t child = first; child < end; child++) {
+    SHOAL_TRY(answer_clock(g, (int)child));
+    SHOAL_TRY(shoal_group_send(g, above, sizeof above, (int)child, 0));
+  }
   SHOAL_TRY(shoal_group_barrier(g));
-  *out = reading;
+  *out = mine;
   return SHOAL_OK;
 }

@@ -215,11 +215,13 @@ static shoal_status poll_mpi(shoal_world *w, size_t *completed)
   return st;
 }
 
-static bool peek_mpi(shoal_channel *c, int from, int *tag, size_t *bytes)
+static bool peek_mpi(shoal_channel *c, int *from, int *tag, size_t *bytes)
 {
   MPI_Status status;
   int flag = 0, count = 0;
-  if (MPI_Iprobe(from, MPI_ANY_TAG, c->comm, &flag, &status) != MPI_SUCCESS || !flag) return false;
+  int source = *from == SHOAL_FROM_ANY ? MPI_ANY_SOURCE : *from;
+  if (MPI_Iprobe(source, MPI_ANY_TAG, c->comm, &flag, &status) != MPI_SUCCESS || !flag) return false;
+  *from = status.MPI_SOURCE;
   MPI_Get_count(&status, MPI_BYTE, &count);
   *tag = status.MPI_TAG;
   *bytes = (size_t)count;

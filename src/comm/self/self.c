@@ -98,7 +98,7 @@ static shoal_status poll_self(shoal_world *w, size_t *completed)
   return SHOAL_OK;
 }
 
-static bool peek_self(shoal_channel *c, int from, int *tag, size_t *bytes)
+static bool peek_self(shoal_channel *c, int *from, int *tag, size_t *bytes)
 {
   return false;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 static int rank, size;
+static bool in_turns; /* sums of short vectors of more than two members */
 
 static unsigned char mark(int from, int to, size_t i)
 {
@@ -107,6 +108,24 @@ static void alltoalls(shoal_group *g)
   free(recv);
 }
 
+static double brought(size_t i, int member)
+{
+  return (double)any_float(i, member) * 1e-3;
+}
+
+/* In rank order; or, in turns, the rest added to the first 2^k of p members, and then pairs, pairs of pairs and so on. */
+static double sum_of(size_t i, int p, bool turns)
+{
+  double f[64];
+  int whole = 1;
+  for (int r = 0; r < p; r++) f[r] = brought(i, r);
+  while (turns && whole <= p / 2) whole *= 2;
+  for (int r = whole; r < p; r++) f[turns ? r - whole : 0] += f[r];
+  for (int distance = 1; distance < whole; distance *= 2)
+    for (int r = 0; r < whole; r += 2 * distance) f[r] += f[r + distance];
+  return f[0];
+}
+
 static void sums(shoal_group *g)
 {
   static const size_t lengths[] = { 0, 1, 2, 7, 300, 10001 };
@@ -116,7 +135,7 @@ static void sums(shoal_group *g)
     double *x = room((n + 1) * 8);
     int64_t *s = room((n + 1) * 8), *m = room((n + 1) * 8);
     for (size_t i = 0; i <= n; i++) {
-      x[i] = (double)any_float(i, me) * 1e-3;
+      x[i] = brought(i, me);
       s[i] = ((int64_t)me + 1) << 40 | (int64_t)i;
       m[i] = (int64_t)(i * 7919 + (size_t)me * 104729) % 1000 - 500;
     }
@@ -126,10 +145,9 @@ static void sums(shoal_group *g)
     CHECK_OK(shoal_group_max_i64(g, m, n));
     size_t wrong = 0;
     for (size_t i = 0; i < n; i++) {
-      double f = (double)any_float(i, 0) * 1e-3;
+      double f = sum_of(i, p, in_turns && p > 2 && n < 1000);
       int64_t sum = (int64_t)1 << 40 | (int64_t)i, most = (int64_t)(i * 7919) % 1000 - 500;
       for (int r = 1; r < p; r++) {
-        f += (double)any_float(i, r) * 1e-3; /* in rank order: the same bits */
         sum += ((int64_t)r + 1) << 40 | (int64_t)i;
         most = SHOAL_MAX(most, (int64_t)(i * 7919 + (size_t)r * 104729) % 1000 - 500);
       }
@@ -268,6 +286,7 @@ static void any_set(shoal_world *w)
 static int one_world(const char *pretend, size_t max_message)
 {
   shoal_world *w = open_world(pretend, max_message);
+  in_turns = max_message > 0;
   shoal_trace_reading clock;
   CHECK_EQ(shoal_world_rank(w), rank, "rank and size");
   CHECK_EQ(shoal_world_size(w), size);

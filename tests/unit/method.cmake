@@ -6,3 +6,5 @@ foreach(topic draw layout tables function)
   shoal_add_test(unit.method.ist_${topic} SOURCES unit/method_ist_${topic}.c unit/nn_rig.c LINK shoal_method m LABELS unit)
 endforeach()
 shoal_add_test(unit.method.local_parts SOURCES unit/method_local_parts.c unit/nn_rig.c LINK shoal_method m LABELS unit)
+# Plans of very large runs, on this machine alone: times and bytes by hand, see the file; here every rank of 1000 is checked.
+shoal_add_test(bench.scale_plan SOURCES bench/scale_plan.c LINK shoal_method m ARGS --check 1000 LABELS unit)

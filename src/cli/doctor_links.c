@@ -275,7 +275,7 @@ static shoal_status run_team(shoal_world *w, bool between, char *buffer, shoal_l
   st = shoal_group_agree(shoal_world_control(w), st);
   if (st == SHOAL_OK) {
     t.ranks = ranks;
-    t.n = members(topo, p->node, between, p->rank, ranks, &t.me);
+    t.n = members(topo, p->node, between, shoal_world_rank(w), ranks, &t.me);
     if (t.me >= 0) st = measure_team(&t, sent, &latency);
     if (st == SHOAL_OK) st = shoal_group_barrier(shoal_world_control(w));
     if (st == SHOAL_OK && t.me >= 0) st = trade(&t, sent, received);

@@ -48,18 +48,18 @@ static void judge_masks(const shoal_topo *t, shoal_findings *f)
     for (int b = 0; b < t->size; b++) {
       const shoal_place *q = &t->places[b];
       if (q->node != p->node) continue;
-      bool equal = strcmp(p->cpu_list, q->cpu_list) == 0;
+      bool equal = strcmp(p->on->cpu_list, q->on->cpu_list) == 0;
       same += equal;
-      threads += equal ? q->threads : 0;
-      if (b > a && overlap(p->cpu_list, q->cpu_list))
+      threads += equal ? q->on->threads : 0;
+      if (b > a && overlap(p->on->cpu_list, q->on->cpu_list))
         shoal_find(f, "masks", SHOAL_FAULT, p->node,
                    "rank %d may use cpus %s and rank %d cpus %s: they take turns on some while others idle; bind all "
                    "ranks alike, "
                    "srun --cpu-bind=cores, or none",
-                   a, p->cpu_list, b, q->cpu_list);
+                   a, p->on->cpu_list, b, q->on->cpu_list);
     }
     bound += same == 1;
-    if (threads > p->cores && crowded < 0) crowded = a;
+    if (threads > p->on->cores && crowded < 0) crowded = a;
   }
   if (crowded >= 0)
     shoal_find(f, "masks", SHOAL_NOTE, t->places[crowded].node, "more threads of ranks than cores: they take turns");
@@ -75,11 +75,11 @@ shoal_status shoal_doctor_masks(shoal_world *w, shoal_findings *f)
   shoal_status st = shoal_topo_facts(&now);
   if (st != SHOAL_OK)
     shoal_find_error(f, "masks", p->node, st);
-  else if (strcmp(now.cpu_list, p->cpu_list) != 0)
+  else if (strcmp(now.cpu_list, p->on->cpu_list) != 0)
     shoal_find(f, "masks", SHOAL_FAULT, p->node,
-               "rank %d has cpus %s by the kernel, and had %s when it started: something moves it", p->rank,
-               now.cpu_list, p->cpu_list);
-  if (p->rank == 0) judge_masks(shoal_world_topo(w), f);
+               "rank %d has cpus %s by the kernel, and had %s when it started: something moves it", shoal_world_rank(w),
+               now.cpu_list, p->on->cpu_list);
+  if (shoal_world_rank(w) == 0) judge_masks(shoal_world_topo(w), f);
   return SHOAL_OK;
 }
 
@@ -320,11 +320,12 @@ shoal_status shoal_doctor_devices(shoal_world *w, shoal_findings *f)
     if (st != SHOAL_OK) shoal_find_error(f, "devices", p->node, st);
     table[n + (size_t)p->node] = count_gpus();
     if (table[n + (size_t)p->node]) open_gpus(p->node, f);
-    table[2 * n + (size_t)p->node] = p->cores;
+    table[2 * n + (size_t)p->node] = p->on->cores;
     table[3 * n + (size_t)p->node] = shoal_doctor_load();
   }
   shoal_status st = shoal_group_max_i64(shoal_world_control(w), table, 4 * n);
-  if (st == SHOAL_OK && p->rank == 0) judge_devices(table, table + n, table + 2 * n, table + 3 * n, t, f);
+  if (st == SHOAL_OK && shoal_world_rank(w) == 0)
+    judge_devices(table, table + n, table + 2 * n, table + 3 * n, t, f);
   free(table);
   return st;
 }

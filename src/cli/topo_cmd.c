@@ -81,7 +81,7 @@ static shoal_status pick_on_node(const shoal_machine *m, const shoal_env *e, con
   shoal_status st = SHOAL_ALLOC((size_t)t->size, &numa);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)t->size, &chosen);
   for (int r = 0; st == SHOAL_OK && r < t->size; r++)
-    if (t->places[r].node == node) numa[n++] = t->places[r].numa_list;
+    if (t->places[r].node == node) numa[n++] = t->places[r].on->numa_list;
   if (st == SHOAL_OK) st = shoal_machine_choose(m, n, numa, shoal_env_get(e, "CUDA_VISIBLE_DEVICES"), chosen);
   for (int r = 0; st == SHOAL_OK && r < t->size; r++) {
     if (t->places[r].node != node) continue;

@@ -207,6 +207,62 @@ shoal_status shoal_group_allgather_control(shoal_group *g, const void *mine, siz
   return allgather(g, mine, bytes, all, true);
 }
 
+/* ---- of blocks that are alike ---- */
+
+enum { DIFFERENCE_HEAD = 3, SAME_ENOUGH = 4 };
+
+/* What `block` has where it differs from `base`: [place, 2 bytes; length, 1 byte; as many bytes] again and again.
+ * @param out  room for 2 bytes + DIFFERENCE_HEAD
+ * @return  its length */
+static size_t write_differences(const unsigned char *base, const unsigned char *block, size_t bytes, unsigned char *out)
+{
+  size_t n = 0;
+  for (size_t at = 0, end; at < bytes; at = end) {
+    size_t same = 0;
+    end = at + 1;
+    if (base[at] == block[at]) continue;
+    for (; end < bytes && end - at < UINT8_MAX && same < SAME_ENOUGH; end++)
+      same = base[end] == block[end] ? same + 1 : 0;
+    end -= same;
+    out[n] = (unsigned char)(at & 0xff);
+    out[n + 1] = (unsigned char)(at >> 8);
+    out[n + 2] = (unsigned char)(end - at);
+    memcpy(out + n + DIFFERENCE_HEAD, block + at, end - at);
+    n += DIFFERENCE_HEAD + end - at;
+  }
+  return n;
+}
+
+/* The way back; what is left of n bytes is 0.  `block` is a copy of the base. */
+static void apply_differences(const unsigned char *from, size_t n, unsigned char *block)
+{
+  for (size_t i = 0; i + DIFFERENCE_HEAD <= n && from[i + 2]; i += DIFFERENCE_HEAD + (size_t)from[i + 2])
+    memcpy(block + (from[i] | (size_t)from[i + 1] << 8), from + i + DIFFERENCE_HEAD, from[i + 2]);
+}
+
+shoal_status shoal_group_allgather_alike(shoal_group *g, const void *mine, size_t bytes, shoal_take take, void *context)
+{
+  size_t room = 2 * bytes + DIFFERENCE_HEAD;
+  unsigned char *block, *base, *own, *all = NULL;
+  SHOAL_TRY(shoal_alloc(2 * bytes + room, 1, "blocks that are alike", (void **)&block));
+  base = block + bytes;
+  own = base + bytes;
+  memcpy(base, mine, bytes);
+  shoal_status st = shoal_group_broadcast(g, base, bytes, 0);
+  int64_t most = (int64_t)write_differences(base, mine, bytes, own);
+  if (st == SHOAL_OK) st = shoal_group_agree_max(g, "blocks that are alike", &most);
+  if (st == SHOAL_OK) st = shoal_alloc((size_t)g->size, (size_t)most, "blocks that are alike", (void **)&all);
+  if (st == SHOAL_OK) st = shoal_group_allgather(g, own, (size_t)most, all);
+  for (int r = 0; st == SHOAL_OK && r < g->size; r++) {
+    memcpy(block, base, bytes);
+    apply_differences(all + (size_t)r * (size_t)most, (size_t)most, block);
+    take(context, r, block);
+  }
+  free(all);
+  free(block);
+  return st;
+}
+
 /* ------------------------------------------------------------------------------------------------------------ sums */
 
 typedef void fold(void *to, const void *from, size_t n); /* to[i] ← to[i] op from[i], 8-byte numbers */

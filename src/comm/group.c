@@ -46,6 +46,32 @@ done:
   return st;
 }
 
+static shoal_status list_members(shoal_group *g, const int *ranks)
+{
+  shoal_world *w = g->w;
+  int *own;
+  if (!w->verdicts) SHOAL_TRY(SHOAL_ALLOC((size_t)w->size, &w->verdicts));
+  g->everyone = g->size == w->size;
+  for (int i = 0; i < g->size; i++) g->everyone = g->everyone && ranks[i] == i;
+  if (!g->everyone || !w->ranks) {
+    SHOAL_TRY(SHOAL_ALLOC((size_t)g->size, &own));
+    memcpy(own, ranks, (size_t)g->size * sizeof *ranks);
+    if (g->everyone)
+      w->ranks = own;
+    else
+      g->world_ranks = own;
+  }
+  if (g->everyone) g->world_ranks = w->ranks;
+  return SHOAL_OK;
+}
+
+void shoal_groups_free(shoal_world *w)
+{
+  shoal_node_table_free(&w->nodes);
+  free(w->ranks);
+  free(w->verdicts);
+}
+
 shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks, int n, bool control,
                               shoal_group **out)
 {
@@ -60,9 +86,7 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
   g->control = control;
   g->name = strdup(name);
   SHOAL_CHECK_GOTO(st, g->name, fail, SHOAL_ERR_MEM, "out of memory: group %s", name);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->world_ranks), fail);
-  SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)n, &g->verdicts), fail);
-  memcpy(g->world_ranks, ranks, (size_t)n * sizeof *ranks);
+  SHOAL_TRY_GOTO(st, list_members(g, ranks), fail);
   SHOAL_TRY_GOTO(st, shoal_node_table_fill(g), fail);
   shoal_agreement_init(&g->agreement, g, "agreement");
   if (n > 1) SHOAL_TRY_GOTO(st, w->transport->connect(w, ranks, n, &g->channel), fail);
@@ -122,9 +146,10 @@ void shoal_group_destroy(shoal_group *g)
   if (!g) return;
   g->w->transport->disconnect(g->channel);
   shoal_self_empty(&g->self_messages);
-  shoal_node_table_free(&g->nodes);
-  free(g->verdicts);
-  free(g->world_ranks);
+  if (!g->everyone) {
+    shoal_node_table_free(&g->nodes);
+    free((void *)g->world_ranks);
+  }
   free(g->name);
   free(g);
 }
@@ -271,8 +296,8 @@ static void print_own(shoal_group *g, shoal_error *own)
 {
   enum { TEXTS_MAX = 8 };
   int before = 0;
-  if (!prints_text(g->verdicts, g->size, g->rank)) return;
-  for (int r = 0; r < g->rank && before <= TEXTS_MAX; r++) before += prints_text(g->verdicts, g->size, r);
+  if (!prints_text(g->w->verdicts, g->size, g->rank)) return;
+  for (int r = 0; r < g->rank && before <= TEXTS_MAX; r++) before += prints_text(g->w->verdicts, g->size, r);
   if (before < TEXTS_MAX) {
     (void)shoal_error_put(own);
     shoal_error_report(own->code);
@@ -285,13 +310,13 @@ static void print_own(shoal_group *g, shoal_error *own)
 static shoal_status quote_cause(shoal_group *g, shoal_error *own)
 {
   int culprit = 0;
-  while (culprit < g->size && !is_cause(&g->verdicts[culprit])) culprit++;
+  while (culprit < g->size && !is_cause(&g->w->verdicts[culprit])) culprit++;
   if (culprit == g->size) return SHOAL_OK; /* all ranks learnt of the failure elsewhere */
   char text[SHOAL_ERROR_TEXT] = "";
   if (culprit == g->rank) memcpy(text, own->text, strlen(own->text) + 1);
-  size_t bytes = SHOAL_MIN((size_t)g->verdicts[culprit].length, sizeof text - 1);
+  size_t bytes = SHOAL_MIN((size_t)g->w->verdicts[culprit].length, sizeof text - 1);
   SHOAL_TRY(shoal_group_broadcast(g, text, bytes, culprit));
-  if (is_cause(&g->verdicts[g->rank])) return SHOAL_OK;
+  if (is_cause(&g->w->verdicts[g->rank])) return SHOAL_OK;
   for (char *end = text; (end = strchr(end, '\n'));) *end = ';'; /* of several faults one line */
   (void)SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", g->world_ranks[culprit], host_of(g, culprit), text);
   shoal_error_take(own);
@@ -305,10 +330,10 @@ static shoal_status report_failures(shoal_group *g, shoal_status mine, shoal_err
   shoal_verdict v = { .code = (int32_t)mine, .verdict = (int32_t)own->verdict, .told = own->told };
   v.length = (uint32_t)strlen(own->text);
   v.crc = shoal_crc32c(0, own->text, v.length);
-  SHOAL_TRY(shoal_group_allgather_control(g, &v, sizeof v, g->verdicts));
+  SHOAL_TRY(shoal_group_allgather_control(g, &v, sizeof v, g->w->verdicts));
   print_own(g, own);
   SHOAL_TRY(quote_cause(g, own));
-  own->verdict = most_severe(g->verdicts, g->size);
+  own->verdict = most_severe(g->w->verdicts, g->size);
   own->told = true;
   return shoal_group_barrier(g);
 }

@@ -168,6 +168,19 @@ bool shoal_inquiry_answered(const shoal_world *w);        /* another rank report
  *  @return  whether ranks that are missing were named, with their hosts */
 bool shoal_inquiry_describe(const shoal_world *w, double seconds, shoal_str *out);
 
+/* A rank's failure, as exchanged between the members of a group. */
+typedef struct {
+  int32_t code, verdict, told;
+  uint32_t crc, length; /* of the text */
+} shoal_verdict;
+
+/* The nodes of a group, numbered in the order in which the group lists them, and the members of each in that order: node_layout.c. */
+typedef struct {
+  int nodes, least, most; /* members of the smallest and of the largest node */
+  int *node, *place;      /* [size] of each member: its node, and its number there */
+  int *begin, *member;    /* [nodes + 1], [size] members of node m: member[begin[m]] .. */
+} shoal_node_table;
+
 struct shoal_world {
   const shoal_transport *transport;
   void *transport_state;
@@ -176,6 +189,10 @@ struct shoal_world {
   shoal_topo *topo;      /* NULL until the facts are gathered */
   shoal_claims claims;   /* of this rank */
   shoal_group *all, *control;
+  int *ranks;                 /* [size] 0, 1, 2, ... */
+  shoal_node_table nodes;     /* of all ranks, by */
+  const shoal_topo *nodes_of; /* this topology */
+  shoal_verdict *verdicts; /* [size] allocated with the first group, because reporting an error must not need memory */
   shoal_inquiry *inquiry;
   shoal_counters own_counters, *counters;
   shoal_trace *trace;
@@ -319,6 +336,11 @@ typedef struct {
   size_t piece;
 } shoal_broadcast_part;
 shoal_broadcast_part shoal_broadcast_plan(const shoal_group *g, size_t bytes, int root);
+/** Gives this rank's block to all, and calls `take` with that of every member in rank order.  The blocks should be alike, since only
+ *  what differs from member 0's is sent, and kept.  @param bytes  equal on all members, less than 64 KiB */
+typedef void (*shoal_take)(void *context, int rank, const void *block);
+shoal_status shoal_group_allgather_alike(shoal_group *g, const void *mine, size_t bytes, shoal_take take,
+                                         void *context);
 /** shoal_group_allgather for set-up data: counted as class control in any group. */
 shoal_status shoal_group_allgather_control(shoal_group *g, const void *mine, size_t bytes, void *all);
 
@@ -339,24 +361,12 @@ shoal_status shoal_agreement_start(shoal_agreement *a, uint64_t number, int tag,
 
 /* ------------------------------------------------------------------------------------------------- groups: group.c */
 
-/* A rank's failure, as exchanged between the members. */
-typedef struct {
-  int32_t code, verdict, told;
-  uint32_t crc, length; /* of the text */
-} shoal_verdict;
-
-/* The nodes of a group, numbered in the order in which the group lists them, and the members of each in that order: node_layout.c. */
-typedef struct {
-  int nodes, least, most; /* members of the smallest and of the largest node */
-  int *node, *place;      /* [size] of each member: its node, and its number there */
-  int *begin, *member;    /* [size + 1], [size] members of node m: member[begin[m]] .. */
-} shoal_node_table;
-
 struct shoal_group {
   shoal_world *w;
   char *name;
   int rank, size;
-  int *world_ranks; /* [size] */
+  bool everyone;          /* all ranks in their order: its list, table and verdicts are the world's */
+  const int *world_ranks; /* [size] */
   shoal_node_table nodes;
   bool control;       /* count as class control, whatever the link */
   shoal_trace *trace; /* the recorder that knows the group, as trace_id; NULL: none yet */
@@ -365,7 +375,6 @@ struct shoal_group {
   uint64_t calls;         /* collectives so far */
   uint64_t plans, starts; /* exchanges and votes planned, exchanges started so far */
   shoal_agreement agreement;
-  shoal_verdict *verdicts;           /* [size] allocated at creation, because reporting an error must not need memory */
   shoal_self_message *self_messages; /* queued messages to this rank itself */
 };
 
@@ -375,6 +384,8 @@ shoal_status shoal_group_make(shoal_world *w, const char *name, const int *ranks
 /** Finds the nodes: when the group is made, and again once the topology is known.  ERR_MEM. */
 shoal_status shoal_node_table_fill(shoal_group *g);
 void shoal_node_table_free(shoal_node_table *t);
+/** What the groups of a world have in common: at its end, after them. */
+void shoal_groups_free(shoal_world *w);
 /** Number and tag of the group's next collective. */
 int shoal_group_next_call(shoal_group *g, uint64_t *number);
 /** Tag of start `number` of plan `plan`. */

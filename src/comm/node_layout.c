@@ -29,18 +29,17 @@ void shoal_node_table_free(shoal_node_table *t)
   *t = (shoal_node_table){ 0 };
 }
 
-static shoal_status alloc_table(shoal_node_table *t, size_t n)
+static shoal_status alloc_table(shoal_node_table *t, size_t n, size_t nodes)
 {
   SHOAL_TRY(SHOAL_ALLOC(n, &t->node));
   SHOAL_TRY(SHOAL_ALLOC(n, &t->place));
-  SHOAL_TRY(SHOAL_ALLOC(n + 1, &t->begin));
+  SHOAL_TRY(SHOAL_ALLOC(SHOAL_MIN(n, nodes) + 1, &t->begin));
   return SHOAL_ALLOC(n, &t->member);
 }
 
 /* @param seen  [nodes of the topology] zeroed: one more than the number that the group gives each node */
-static void number_nodes(shoal_group *g, int *seen)
+static void number_nodes(const shoal_group *g, int *seen, shoal_node_table *t)
 {
-  shoal_node_table *t = &g->nodes;
   for (int r = 0; r < g->size; r++) {
     int *number = &seen[g->w->topo ? g->w->topo->places[g->world_ranks[r]].node : 0];
     if (!*number) *number = ++t->nodes;
@@ -56,15 +55,32 @@ static void number_nodes(shoal_group *g, int *seen)
   for (int r = 0; r < g->size; r++) t->member[t->begin[t->node[r]] + t->place[r]] = r;
 }
 
-shoal_status shoal_node_table_fill(shoal_group *g)
+static shoal_status make_table(const shoal_group *g, shoal_node_table *out)
 {
+  size_t nodes = g->w->topo ? (size_t)g->w->topo->nodes : 1;
+  shoal_node_table t = { 0 };
   int *seen = NULL;
-  shoal_node_table_free(&g->nodes);
-  shoal_status st = alloc_table(&g->nodes, (size_t)g->size);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(g->w->topo ? (size_t)g->w->topo->nodes : 1, &seen);
-  if (st == SHOAL_OK) number_nodes(g, seen);
+  shoal_status st = alloc_table(&t, (size_t)g->size, nodes);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC(nodes, &seen);
+  if (st == SHOAL_OK) {
+    number_nodes(g, seen, &t);
+    shoal_node_table_free(out);
+    *out = t;
+  } else {
+    shoal_node_table_free(&t);
+  }
   free(seen);
   return st;
+}
+
+shoal_status shoal_node_table_fill(shoal_group *g)
+{
+  shoal_world *w = g->w;
+  if (!g->everyone) return make_table(g, &g->nodes);
+  if (!w->nodes.node || w->nodes_of != w->topo) SHOAL_TRY(make_table(g, &w->nodes));
+  w->nodes_of = w->topo;
+  g->nodes = w->nodes;
+  return SHOAL_OK;
 }
 
 /* --------------------------------------------------------------------------------------------------------- layout */

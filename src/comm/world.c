@@ -95,10 +95,22 @@ typedef struct { /* what the ranks gather from each other */
   shoal_claims claims;
 } report;
 
+typedef struct { /* [size] */
+  shoal_facts *facts;
+  shoal_claims *claims;
+} reports;
+
+static void take_report(void *context, int rank, const void *block)
+{
+  const reports *all = context;
+  const report *r = block;
+  all->facts[rank] = r->facts;
+  all->claims[rank] = r->claims;
+}
+
 /* Gathers the reports of all ranks, over the control group, whose bytes can be counted without a topology; unless this
  * or another rank passes an error in `st`. */
-static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts *facts, shoal_claims *claims,
-                                   report *all)
+static shoal_status gather_reports(shoal_world *w, shoal_status st, reports *all)
 {
   report mine;
   memset(&mine, 0, sizeof mine); /* padding too, because it is sent */
@@ -106,12 +118,7 @@ static shoal_status gather_reports(shoal_world *w, shoal_status st, shoal_facts 
   SHOAL_TRY(shoal_group_agree(w->control, st == SHOAL_OK ? shoal_topo_facts(&mine.facts) : st));
   mine.facts.gpus = SHOAL_MIN(w->o.gpus, (int)SHOAL_GPUS_MAX);
   if (w->o.gpu) memcpy(mine.facts.gpu, w->o.gpu, (size_t)mine.facts.gpus * sizeof *w->o.gpu);
-  SHOAL_TRY(shoal_group_allgather(w->control, &mine, sizeof mine, all));
-  for (int r = 0; r < w->size; r++) {
-    facts[r] = all[r].facts;
-    claims[r] = all[r].claims;
-  }
-  return SHOAL_OK;
+  return shoal_group_allgather_alike(w->control, &mine, sizeof mine, take_report, all);
 }
 
 /* Builds the topology and checks the claims against it.  The tables are equal on all ranks, and so is an error's text.
@@ -127,24 +134,20 @@ static shoal_status build_topology(shoal_world *w, const char *pretend, const sh
     w->topo = NULL;
     SHOAL_TRY(shoal_topo_create(facts, w->size, pretend, &w->topo));
   }
-  for (int r = 0; w->o.threads > 0 && r < w->size; r++) w->topo->places[r].threads = w->o.threads;
+  if (w->o.threads > 0) shoal_topo_set_threads(w->topo, w->o.threads);
   SHOAL_TRY(shoal_topo_assign_gpus(facts, w->o.own_gpus, w->topo));
   return shoal_topo_check_threads(facts, w->size, w->o.threads, w->o.strict_cores);
 }
 
 static shoal_status gather_topology(shoal_world *w, const char *pretend)
 {
-  shoal_facts *facts = NULL;
-  shoal_claims *claims = NULL;
-  report *all = NULL;
-  shoal_status st = SHOAL_ALLOC((size_t)w->size, &facts);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &claims);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all);
-  st = gather_reports(w, st, facts, claims, all);
-  if (st == SHOAL_OK) st = shoal_group_agree(w->control, build_topology(w, pretend, facts, claims));
-  free(facts);
-  free(claims);
-  free(all);
+  reports all = { 0 };
+  shoal_status st = SHOAL_ALLOC((size_t)w->size, &all.facts);
+  if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)w->size, &all.claims);
+  st = gather_reports(w, st, &all);
+  if (st == SHOAL_OK) st = shoal_group_agree(w->control, build_topology(w, pretend, all.facts, all.claims));
+  free(all.facts);
+  free(all.claims);
   SHOAL_TRY(st);
   st = shoal_node_table_fill(w->control);
   if (st == SHOAL_OK) st = shoal_node_table_fill(w->all);
@@ -234,6 +237,7 @@ void shoal_world_close(shoal_world *w)
   shoal_inquiry_destroy(w, w->inquiry);
   shoal_group_destroy(w->all);
   shoal_group_destroy(w->control);
+  shoal_groups_free(w);
   shoal_topo_destroy(w->topo);
   if (w->transport) w->transport->close(w);
   shoal_messages_sweep(w, true);

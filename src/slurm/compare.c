@@ -136,7 +136,8 @@ static shoal_status compare_node_index(const comparison *c, int rank, shoal_sour
   int claim = claim_of(c, rank, source, SHOAL_CLAIM_NODE), mine = c->t->places[rank].node, contrary = c->t->nodes;
   if (claim < 0) return SHOAL_OK;
   const entry *end = c->claimed + c->t->nodes;
-  for (const entry *e = find(c->claimed, (size_t)c->t->nodes, (uint64_t)claim); e < end && e->key == (uint64_t)claim; e++)
+  for (const entry *e = find(c->claimed, (size_t)c->t->nodes, (uint64_t)claim); e < end && e->key == (uint64_t)claim;
+       e++)
     if (e->node != mine && e->node < contrary) contrary = e->node;
   int own = claim_of(c, c->lowest[mine], source, SHOAL_CLAIM_NODE);
   if (own >= 0 && own != claim) contrary = SHOAL_MIN(contrary, mine);

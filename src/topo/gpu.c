@@ -72,18 +72,22 @@ static void share(host *h, int r)
   }
 }
 
-static void note(const shoal_facts *all, const host *h, shoal_topo *t)
+/* @param uses  [ranks of the host] */
+static void note(const shoal_facts *all, const host *h, shoal_gpu_use *uses, shoal_topo *t)
 {
   for (int r = 0; r < h->ranks; r++) {
     shoal_place *p = &t->places[h->rank[r]];
+    int first = 0;
     if (h->chosen[r] < 0) continue;
-    memcpy(p->gpu, h->id[h->chosen[r]], sizeof p->gpu);
-    p->device = number_of(&all[h->rank[r]], p->gpu);
-    p->gpu_ranks = ranks_with(h, h->chosen[r]);
+    while (h->chosen[first] != h->chosen[r]) first++;
+    p->gpu = &uses[first];
+    memcpy(uses[first].id, h->id[h->chosen[r]], sizeof uses[first].id);
+    uses[first].ranks = ranks_with(h, h->chosen[r]);
+    p->device = (int16_t)number_of(&all[h->rank[r]], p->gpu->id);
   }
 }
 
-static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_topo *t)
+static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_gpu_use *uses, shoal_topo *t)
 {
   size_t room = 1;
   for (int r = 0; r < h->ranks; r++) room += (size_t)all[h->rank[r]].gpus;
@@ -95,7 +99,7 @@ static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_topo *
   if (st == SHOAL_OK) st = shoal_topo_match_gpus(h->ranks, h->gpus, h->near, h->chosen);
   for (int r = 0; st == SHOAL_OK && r < h->ranks; r++)
     if (h->chosen[r] < 0) share(h, r);
-  if (st == SHOAL_OK) note(all, h, t);
+  if (st == SHOAL_OK) note(all, h, uses, t);
   free(h->id);
   free(h->near);
   free(h->chosen);
@@ -105,21 +109,24 @@ static shoal_status assign_on_host(const shoal_facts *all, host *h, shoal_topo *
 static void take_back(shoal_topo *t)
 {
   for (int r = 0; r < t->size; r++) {
-    t->places[r].gpu[0] = '\0';
-    t->places[r].device = t->places[r].gpu_ranks = 0;
+    t->places[r].gpu = NULL;
+    t->places[r].device = 0;
   }
 }
 
 shoal_status shoal_topo_assign_gpus(const shoal_facts *all, bool one_each, shoal_topo *t)
 {
   shoal_hosts hosts = { 0 };
-  bool each = true;
-  shoal_status st = shoal_hosts_find(all, t->size, &hosts);
+  bool each = true, any = false;
+  for (int r = 0; r < t->size; r++) any |= all[r].gpus > 0;
+  if (!any) return SHOAL_OK;
+  shoal_status st = SHOAL_ALLOC((size_t)t->size, &t->gpus);
+  if (st == SHOAL_OK) st = shoal_hosts_find(all, t->size, &hosts);
   for (int i = 0; st == SHOAL_OK && i < hosts.hosts; i++) {
     host h = { .rank = &hosts.rank[hosts.first[i]], .ranks = hosts.first[i + 1] - hosts.first[i] };
-    st = assign_on_host(all, &h, t);
+    st = assign_on_host(all, &h, &t->gpus[hosts.first[i]], t);
   }
-  for (int r = 0; r < t->size; r++) each = each && t->places[r].gpu_ranks == 1;
+  for (int r = 0; r < t->size; r++) each = each && t->places[r].gpu && t->places[r].gpu->ranks == 1;
   if (one_each && !each) take_back(t);
   shoal_hosts_free(&hosts);
   return st;

@@ -11,35 +11,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- hosts ---- */
+/* ---- ranks that have something in common ---- */
 
-static uint64_t hash_of(const char *text)
+static uint64_t hash_of(uint64_t hash, const char *text)
 {
-  uint64_t hash = 14695981039346656037u;
   for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-  return hash;
+  return hash * 1099511628211u; /* the end counts, too */
 }
 
-/* @param slot  [slots] zeroed, a power of two and more than hosts: one more than the lowest rank of a host, where the hash of its
- *              identity says or, if that is another one's, behind it */
-static void number_hosts(const shoal_facts *all, int size, int *slot, size_t slots, shoal_hosts *h)
+/* Something that two ranks may have in common: equal ones have equal hashes. */
+typedef struct {
+  uint64_t (*hash)(const void *of, int rank);
+  bool (*equal)(const void *of, int a, int b);
+  const void *of;
+} likeness;
+
+/* Numbers what is different in the order of the lowest ranks that have it: class [size].  *n: how many. */
+static shoal_status classify(const likeness *l, int size, int *class, int *n)
 {
+  int *slot; /* one more than a rank with the class that belongs here by its hash or, where others do, behind them */
+  size_t slots = 2;
+  while (slots < 2 * (size_t)size) slots *= 2;
+  SHOAL_TRY(SHOAL_ALLOC(slots, &slot));
+  *n = 0;
   for (int r = 0; r < size; r++) {
-    size_t at = (size_t)hash_of(all[r].node_id) & (slots - 1);
-    while (slot[at] && strcmp(all[slot[at] - 1].node_id, all[r].node_id) != 0) at = (at + 1) & (slots - 1);
-    if (!slot[at]) {
-      slot[at] = r + 1;
-      h->host[r] = h->hosts++;
-    } else {
-      h->host[r] = h->host[slot[at] - 1];
-    }
-    h->first[h->host[r] + 1]++;
+    uint64_t hash = l->hash(l->of, r);
+    size_t at = (size_t)(hash ^ hash >> 32) & (slots - 1);
+    while (slot[at] && !l->equal(l->of, slot[at] - 1, r)) at = (at + 1) & (slots - 1);
+    class[r] = slot[at] ? class[slot[at] - 1] : (*n)++;
+    if (!slot[at]) slot[at] = r + 1;
   }
+  free(slot);
+  return SHOAL_OK;
 }
 
-/* `first` holds how many ranks each host has, from [1] on; then where those of the next one begin. */
+static uint64_t hash_host(const void *of, int rank)
+{
+  const shoal_facts *all = of;
+  return hash_of(14695981039346656037u, all[rank].node_id);
+}
+
+static bool same_host(const void *of, int a, int b)
+{
+  const shoal_facts *all = of;
+  return strcmp(all[a].node_id, all[b].node_id) == 0;
+}
+
+/* h->host and h->hosts are known. */
 static void list_ranks(int size, shoal_hosts *h)
 {
+  for (int r = 0; r < size; r++) h->first[h->host[r] + 1]++;
   for (int i = 1; i <= h->hosts; i++) h->first[i] += h->first[i - 1];
   for (int r = size - 1; r >= 0; r--) h->rank[--h->first[h->host[r] + 1]] = r;
   for (int i = 0; i < h->hosts; i++) h->first[i] = h->first[i + 1];
@@ -49,21 +70,17 @@ static void list_ranks(int size, shoal_hosts *h)
 shoal_status shoal_hosts_find(const shoal_facts *all, int size, shoal_hosts *out)
 {
   shoal_hosts h = { 0 };
-  int *slot = NULL;
-  size_t slots = 2;
-  while (slots < 2 * (size_t)size) slots *= 2;
+  likeness host = { hash_host, same_host, all };
   shoal_status st = SHOAL_ALLOC((size_t)size, &h.host);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size + 1, &h.first);
   if (st == SHOAL_OK) st = SHOAL_ALLOC((size_t)size, &h.rank);
-  if (st == SHOAL_OK) st = SHOAL_ALLOC(slots, &slot);
+  if (st == SHOAL_OK) st = classify(&host, size, h.host, &h.hosts);
   if (st == SHOAL_OK) {
-    number_hosts(all, size, slot, slots, &h);
     list_ranks(size, &h);
     *out = h;
   } else {
     shoal_hosts_free(&h);
   }
-  free(slot);
   return st;
 }
 
@@ -140,22 +157,76 @@ static shoal_status check_within_hosts(const char *text, const shoal_facts *all,
 
 /* ---- the table ---- */
 
-static void fill_place(shoal_place *p, const shoal_facts *f, int rank, int node)
+typedef struct {
+  const shoal_facts *all;
+  const int *threads;
+} cores_of;
+
+static uint64_t hash_cores(const void *of, int rank)
 {
-  p->rank = rank;
-  p->node = node;
-  p->pid = f->pid;
-  p->cores = f->cores;
-  memcpy(p->host, f->host, sizeof p->host);
-  memcpy(p->cpu_list, f->cpu_list, sizeof p->cpu_list);
-  memcpy(p->numa_list, f->numa_list, sizeof p->numa_list);
+  const cores_of *c = of;
+  uint64_t hash = hash_of(14695981039346656037u, c->all[rank].cpu_list);
+  hash = hash_of(hash, c->all[rank].numa_list);
+  return (hash ^ (uint64_t)c->all[rank].cores << 32 ^ (uint64_t)c->threads[rank]) * 1099511628211u;
 }
 
-static void number_locals(shoal_place *places, int size, int nodes, int *count)
+static bool same_cores(const void *of, int a, int b)
 {
-  memset(count, 0, (size_t)nodes * sizeof *count);
-  for (int r = 0; r < size; r++) places[r].local_rank = count[places[r].node]++;
-  for (int r = 0; r < size; r++) places[r].local_size = count[places[r].node];
+  const cores_of *c = of;
+  const shoal_facts *f = &c->all[a], *g = &c->all[b];
+  return strcmp(f->cpu_list, g->cpu_list) == 0 && strcmp(f->numa_list, g->numa_list) == 0 && f->cores == g->cores &&
+         c->threads[a] == c->threads[b];
+}
+
+/* @param class  [size] scratch space */
+static shoal_status fill_cores(shoal_topo *t, const shoal_facts *all, const int *threads, int *class)
+{
+  cores_of of = { all, threads };
+  likeness cores = { hash_cores, same_cores, &of };
+  int n;
+  SHOAL_TRY(classify(&cores, t->size, class, &n));
+  t->n_cores = (size_t)n;
+  SHOAL_TRY(SHOAL_ALLOC(t->n_cores, &t->cores));
+  for (int r = 0; r < t->size; r++) {
+    shoal_cores *c = &t->cores[class[r]];
+    t->places[r].on = c;
+    memcpy(c->cpu_list, all[r].cpu_list, sizeof c->cpu_list);
+    memcpy(c->numa_list, all[r].numa_list, sizeof c->numa_list);
+    c->cores = all[r].cores;
+    c->threads = threads[r];
+  }
+  return SHOAL_OK;
+}
+
+/* Ranks of a node are on one host. */
+static shoal_status fill_hosts(shoal_topo *t, const shoal_facts *all, int *lowest)
+{
+  size_t bytes = 0;
+  for (int r = t->size - 1; r >= 0; r--) lowest[t->places[r].node] = r;
+  for (int node = 0; node < t->nodes; node++) bytes += strlen(all[lowest[node]].host) + 1;
+  SHOAL_TRY(SHOAL_ALLOC(bytes, &t->hosts));
+  char *at = t->hosts;
+  for (int node = 0; node < t->nodes; node++) {
+    size_t n = strlen(all[lowest[node]].host) + 1;
+    memcpy(at, all[lowest[node]].host, n);
+    t->places[lowest[node]].host = at;
+    at += n;
+  }
+  for (int r = 0; r < t->size; r++) t->places[r].host = t->places[lowest[t->places[r].node]].host;
+  return SHOAL_OK;
+}
+
+static shoal_status number_locals(shoal_topo *t, int *count)
+{
+  memset(count, 0, (size_t)t->nodes * sizeof *count);
+  for (int r = 0; r < t->size; r++) {
+    shoal_place *p = &t->places[r];
+    SHOAL_CHECK(count[p->node] < INT16_MAX, SHOAL_ERR_WORLD, "more than %d ranks on node %d: start fewer there",
+                INT16_MAX, p->node);
+    p->local_rank = (int16_t)count[p->node]++;
+  }
+  for (int r = 0; r < t->size; r++) t->places[r].local_size = (int16_t)count[t->places[r].node];
+  return SHOAL_OK;
 }
 
 shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pretend, shoal_topo **out)
@@ -181,10 +252,12 @@ shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pre
     SHOAL_TRY_GOTO(st, check_within_hosts(pretend, all, size, hosts.host, shown, count), end);
   }
   for (int r = 0; r < size; r++) {
-    fill_place(&t->places[r], &all[r], r, shown[r]);
-    t->places[r].threads = threads[r];
+    t->places[r].node = shown[r];
+    t->places[r].pid = all[r].pid;
   }
-  number_locals(t->places, size, t->nodes, count);
+  SHOAL_TRY_GOTO(st, number_locals(t, count), end);
+  SHOAL_TRY_GOTO(st, fill_hosts(t, all, count), end);
+  SHOAL_TRY_GOTO(st, fill_cores(t, all, threads, shown), end);
   *out = t;
   t = NULL;
 end:
@@ -200,11 +273,13 @@ void shoal_topo_destroy(shoal_topo *t)
 {
   if (!t) return;
   free(t->places);
+  free(t->hosts);
+  free(t->cores);
+  free(t->gpus);
   free(t);
 }
 
-shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b)
+void shoal_topo_set_threads(shoal_topo *t, int threads)
 {
-  if (rank_a == rank_b) return SHOAL_LINK_SELF;
-  return t->places[rank_a].node == t->places[rank_b].node ? SHOAL_LINK_NODE : SHOAL_LINK_BETWEEN;
+  for (size_t i = 0; i < t->n_cores; i++) t->cores[i].threads = threads;
 }

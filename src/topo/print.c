@@ -14,6 +14,11 @@ static const char *or_dash(const char *text)
   return *text ? text : "-";
 }
 
+static const char *gpu_of(const shoal_place *p)
+{
+  return p->gpu ? p->gpu->id : "";
+}
+
 static void print_head(const shoal_topo *t, shoal_str *out)
 {
   shoal_str_add(out, "%d rank%s on %d node%s%s%s\n", t->size, t->size == 1 ? "" : "s", t->nodes,
@@ -28,7 +33,7 @@ void shoal_topo_print(const shoal_topo *t, shoal_str *out)
   char pid[16];
   for (int r = 0; r < t->size; r++) {
     width = SHOAL_MAX(width, (int)strlen(t->places[r].host));
-    device = SHOAL_MAX(device, (int)strlen(t->places[r].gpu));
+    device = SHOAL_MAX(device, (int)strlen(gpu_of(&t->places[r])));
   }
   const char *gap = device ? "  " : "";
   print_head(t, out);
@@ -37,9 +42,9 @@ void shoal_topo_print(const shoal_topo *t, shoal_str *out)
   for (int r = 0; r < t->size; r++) {
     const shoal_place *p = &t->places[r];
     snprintf(pid, sizeof pid, "%d", p->pid);
-    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7s  %5d  %7d  %-*s%s%-5s %s\n", p->rank, p->node, p->local_rank, width,
-                  p->host, p->pid ? pid : "-", p->cores, p->threads, device, p->gpu, gap, or_dash(p->numa_list),
-                  or_dash(p->cpu_list));
+    shoal_str_add(out, "%6d  %5d  %5d  %-*s  %7s  %5d  %7d  %-*s%s%-5s %s\n", r, p->node, p->local_rank, width, p->host,
+                  p->pid ? pid : "-", p->on->cores, p->on->threads, device, gpu_of(p), gap, or_dash(p->on->numa_list),
+                  or_dash(p->on->cpu_list));
   }
 }
 
@@ -76,7 +81,7 @@ static bool same_layout(const shoal_topo *t, const by_node *b, int node, int oth
   if (n != b->first[other + 1] - b->first[other]) return false;
   for (int i = 0; i < n; i++) {
     const shoal_place *p = &t->places[x[i]], *q = &t->places[y[i]];
-    if (p->cores != q->cores || p->threads != q->threads) return false;
+    if (p->on->cores != q->on->cores || p->on->threads != q->on->threads) return false;
   }
   return true;
 }
@@ -96,14 +101,14 @@ static void print_nodes(const shoal_topo *t, const by_node *b, int from, int to,
 {
   char nodes[32], cores[32], threads[32], ranks[LIST_MAX], hosts[2 * SHOAL_HOST_MAX + 8];
   const shoal_place *p = &t->places[b->ranks[b->first[from]]], *last = &t->places[b->ranks[b->first[to - 1]]];
-  int low[2] = { p->cores, p->threads }, high[2] = { p->cores, p->threads };
+  int low[2] = { p->on->cores, p->on->threads }, high[2] = { p->on->cores, p->on->threads };
   hwloc_bitmap_t all = hwloc_bitmap_alloc();
   for (int i = b->first[from]; i < b->first[to]; i++) {
     const shoal_place *q = &t->places[b->ranks[i]];
-    low[0] = SHOAL_MIN(low[0], q->cores);
-    high[0] = SHOAL_MAX(high[0], q->cores);
-    low[1] = SHOAL_MIN(low[1], q->threads);
-    high[1] = SHOAL_MAX(high[1], q->threads);
+    low[0] = SHOAL_MIN(low[0], q->on->cores);
+    high[0] = SHOAL_MAX(high[0], q->on->cores);
+    low[1] = SHOAL_MIN(low[1], q->on->threads);
+    high[1] = SHOAL_MAX(high[1], q->on->threads);
     if (all) hwloc_bitmap_set(all, (unsigned)b->ranks[i]);
   }
   snprintf(hosts, sizeof hosts, "%s%s%s", p->host, to - from > 1 ? " .. " : "", to - from > 1 ? last->host : "");
@@ -165,17 +170,17 @@ static void put_rows(const shoal_topo *t, int node, bool all, shoal_json *j, con
     const shoal_place *p = &t->places[r];
     if (!all && p->node != node) continue;
     shoal_json_object(j, NULL);
-    shoal_json_int(j, "rank", p->rank);
+    shoal_json_int(j, "rank", r);
     shoal_json_int(j, "node", p->node);
     shoal_json_int(j, "local_rank", p->local_rank);
     shoal_json_int(j, "local_size", p->local_size);
     shoal_json_string(j, "host", p->host);
     shoal_json_int(j, "pid", p->pid);
-    shoal_json_int(j, "cores", p->cores);
-    shoal_json_int(j, "threads", p->threads);
-    shoal_json_string(j, "cpus", p->cpu_list);
-    shoal_json_string(j, "numa", p->numa_list);
-    if (*p->gpu) shoal_json_string(j, "device", p->gpu);
+    shoal_json_int(j, "cores", p->on->cores);
+    shoal_json_int(j, "threads", p->on->threads);
+    shoal_json_string(j, "cpus", p->on->cpu_list);
+    shoal_json_string(j, "numa", p->on->numa_list);
+    if (p->gpu) shoal_json_string(j, "device", p->gpu->id);
     shoal_json_end(j);
   }
   shoal_json_end(j);

@@ -59,21 +59,34 @@ shoal_status shoal_topo_check_cores(const shoal_facts *all, int size, bool stric
  *  @param asked  threads per rank from the run file, 0: those of shoal_topo_create */
 shoal_status shoal_topo_check_threads(const shoal_facts *all, int size, int asked, bool strict);
 
-/* The placement of all ranks, the same on every rank. */
+/* Cores that a rank may use.  Ranks for which all of this is equal, such as the first ones of all nodes, share one. */
 typedef struct {
-  int rank, node, local_rank, local_size;
-  char host[SHOAL_HOST_MAX];
   char cpu_list[SHOAL_CPUS_MAX], numa_list[SHOAL_NUMA_MAX];
-  int pid, cores, threads; /* pid is 0 in a planned topology */
-  char gpu[SHOAL_GPU_ID];  /* of its GPU; "": none */
-  int device;              /* number of that among those of this process */
-  int gpu_ranks;           /* ranks that have this GPU, with this one */
+  int cores, threads;
+} shoal_cores;
+/* A GPU that ranks have. */
+typedef struct {
+  char id[SHOAL_GPU_ID];
+  int ranks; /* how many have it */
+} shoal_gpu_use;
+/* The placement of all ranks, the same on every rank, which holds it as long as the run lasts: so it is small. */
+typedef struct {
+  const char *host;
+  const shoal_cores *on;
+  const shoal_gpu_use *gpu; /* NULL: none */
+  int node, pid;            /* pid is 0 in a planned topology */
+  int16_t local_rank, local_size;
+  int16_t device; /* number of its GPU among those of this process */
 } shoal_place;
 typedef struct {
   int size, nodes;
   bool pretended;
   bool planned;        /* computed by shoal_topo_plan, not that of running processes */
-  shoal_place *places; /* [size], owned */
+  shoal_place *places; /* [size], owned, as all that they point to: */
+  char *hosts;         /* of all nodes, one after another */
+  shoal_cores *cores;  /* [n_cores] */
+  size_t n_cores;
+  shoal_gpu_use *gpus;
 } shoal_topo;
 
 /** Build the placement from the facts of all ranks, in rank order.  Nodes are numbered in the order of their lowest
@@ -81,15 +94,15 @@ typedef struct {
  *  no more than their part of the quota of their control group, but at least one each.
  *  @param pretend  NULL, or "NxG" (N nodes of G ranks, ranks node by node; N*G must be `size`, ERR_USAGE else),
  *                  or a list of ranks per node, "2,1,2,3".  ERR_USAGE too if it puts ranks of different hosts on one
- *                  node, because ranks of a node share memory */
+ *                  node, because ranks of a node share memory.  ERR_WORLD: more than 32767 ranks on a node */
 shoal_status shoal_topo_create(const shoal_facts *all, int size, const char *pretend, shoal_topo **out);
 void shoal_topo_destroy(shoal_topo *t);
+void shoal_topo_set_threads(shoal_topo *t, int threads); /* of every rank */
 /** Gives each rank a GPU of those that it sees: as many ranks as possible one at the NUMA nodes of their cores; ranks share only if they
  *  must.  Nodes that are pretended do not matter.
  *  @param one_each  leaves all ranks without if one would have none, or share */
 shoal_status shoal_topo_assign_gpus(const shoal_facts *all, bool one_each, shoal_topo *t);
-shoal_link shoal_topo_link(const shoal_topo *t, int rank_a, int rank_b); /* SELF, NODE or BETWEEN */
-void shoal_topo_print(const shoal_topo *t, shoal_str *out);              /* the placement table, a row per rank */
+void shoal_topo_print(const shoal_topo *t, shoal_str *out); /* the placement table, a row per rank */
 /** A shorter table for logs: above 16 ranks, consecutive nodes of the same layout share a row. */
 void shoal_topo_print_short(const shoal_topo *t, shoal_str *out);
 void shoal_topo_put_json(const shoal_topo *t, shoal_json *j, const char *key);

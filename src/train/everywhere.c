@@ -57,7 +57,7 @@ static shoal_status refuse(const shoal_session *s, int64_t nodes)
       SHOAL_ERR_WORLD,
       "%s%s%s is not the same folder on all nodes: rank 0 (%s) has taken it, but rank %d (%s) finds %s%s; "
       "choose a run.dir on a file system that all nodes share",
-      here, *here ? "/" : "", f->dir, t->places[0].host, p->rank, p->host, finds, more);
+      here, *here ? "/" : "", f->dir, t->places[0].host, shoal_world_rank(s->run.world), p->host, finds, more);
 }
 
 shoal_status shoal_session_see_folder(shoal_session *s)
@@ -65,19 +65,20 @@ shoal_status shoal_session_see_folder(shoal_session *s)
   const shoal_topo *t = shoal_world_topo(s->run.world);
   const shoal_place *p = shoal_world_place(s->run.world);
   const shoal_folder *f = &s->world.folder;
+  const int mine = shoal_world_rank(s->run.world);
   bool looks = p->local_rank == 0, told = false;
   double patience = shoal_disk_is_local(f->dir) ? LOCAL_S : NETWORK_S;
   uint64_t t0 = shoal_now_ns();
   for (;;) {
     /* Of the ranks that see nothing the lowest one counts; odd: it still hopes. */
     bool blind = looks && !sees(f), hopes = shoal_seconds_since(t0) < patience;
-    int64_t lowest = blind ? 2 * (t->size - p->rank) + hopes : 0, nodes = blind;
+    int64_t lowest = blind ? 2 * (t->size - mine) + hopes : 0, nodes = blind;
     SHOAL_TRY(shoal_group_agree_max(s->run.control, "run folder", &lowest));
     if (lowest == 0) return SHOAL_OK;
     int rank = t->size - (int)(lowest / 2);
     if (lowest % 2 == 0) {
       SHOAL_TRY(shoal_group_sum_i64(s->run.control, &nodes, 1));
-      return shoal_group_agree(s->run.control, p->rank == rank ? refuse(s, nodes) : SHOAL_OK);
+      return shoal_group_agree(s->run.control, mine == rank ? refuse(s, nodes) : SHOAL_OK);
     }
     if (!told && shoal_seconds_since(t0) > TELL_S) {
       told = true;

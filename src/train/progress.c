@@ -93,15 +93,16 @@ static void tell_of_sharing(const shoal_topo *t)
 {
   int sharing = 0, first = -1;
   for (int r = 0; r < t->size; r++) {
-    sharing += t->places[r].gpu_ranks > 1;
-    if (t->places[r].gpu_ranks > 1 && first < 0) first = r;
+    const shoal_gpu_use *gpu = t->places[r].gpu;
+    sharing += gpu && gpu->ranks > 1;
+    if (gpu && gpu->ranks > 1 && first < 0) first = r;
   }
   if (sharing == 0) return;
   const shoal_place *p = &t->places[first];
   shoal_warn(
       "%d ranks have no GPU of their own: %d of them share %s of %s; they take turns on it and sum through the host; "
       "for one each use srun's --gpus-per-task=1, or fewer ranks",
-      sharing, p->gpu_ranks, p->gpu, p->host);
+      sharing, p->gpu->ranks, p->gpu->id, p->host);
 }
 
 /* OpenMP's own number, of the outermost level in "2,1", does not count: threads are by the cores that a rank has. */

@@ -129,7 +129,8 @@ static shoal_status tell_what_is_saved(const shoal_session *s, shoal_status st)
 {
   if (st != SHOAL_ERR_COMM && st != SHOAL_ERR_DEVICE) return st;
   const shoal_place *p = shoal_world_place(s->run.world);
-  if (st == SHOAL_ERR_DEVICE) (void)shoal_error_append(st, "; that is %s of %s", p->gpu, p->host);
+  if (st == SHOAL_ERR_DEVICE)
+    (void)shoal_error_append(st, "; that is %s of %s", p->gpu ? p->gpu->id : "a device", p->host);
   if (!s->clock.saved_any) return shoal_error_append(st, "; nothing was saved yet, the next start begins anew");
   return shoal_error_append(st, "; the checkpoint of step %llu is untouched, the next start goes on from it",
                             (unsigned long long)s->clock.saved_step);

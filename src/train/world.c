@@ -144,9 +144,9 @@ static bool is_contended(const shoal_session *s, const shoal_place *p)
   const shoal_topo *t = shoal_world_topo(s->run.world);
   int threads = (int)shoal_config_int(s->world.config, "threads"), sharing = 0;
   for (int r = 0; r < t->size; r++)
-    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].cpu_list, p->cpu_list) == 0)
-      sharing += threads ? threads : t->places[r].threads;
-  return sharing > p->cores;
+    if (strcmp(t->places[r].host, p->host) == 0 && strcmp(t->places[r].on->cpu_list, p->on->cpu_list) == 0)
+      sharing += threads ? threads : t->places[r].on->threads;
+  return sharing > p->on->cores;
 }
 
 /* After the first failure, whose error is the thread's.  If the folder is gone or another's, the run itself ends soon and says so. */
@@ -209,7 +209,8 @@ static shoal_status open_recorder(shoal_session *s, const shoal_trace_info *info
   bool together = shoal_world_shares(s->run.world), off = s->world.choice.trace == SHOAL_TRACE_OFF;
   char file[64];
   int n = snprintf(file, sizeof file, "attempt-%04d-node-%05d", info->attempt, p->node);
-  if (!together && p->local_size > 1) n += snprintf(file + n, sizeof file - (size_t)n, "-rank-%05d", p->rank);
+  if (!together && p->local_size > 1)
+    n += snprintf(file + n, sizeof file - (size_t)n, "-rank-%05d", shoal_world_rank(s->run.world));
   snprintf(file + n, sizeof file - (size_t)n, ".h5");
   if (together && !off) SHOAL_TRY(open_together(s, info));
   char *path = shoal_path_join(s->world.folder.trace, file);
@@ -233,14 +234,14 @@ shoal_status shoal_session_open_trace(shoal_session *s)
   shoal_str text = { 0 };
   shoal_json place = { .lines = 2 };
   shoal_config_print(s->world.config, &text);
-  if (p->rank == 0) /* the table of all ranks, in one file only */
+  if (shoal_world_rank(s->run.world) == 0) /* the table of all ranks, in one file only */
     shoal_topo_put_json(topo, &place, NULL);
   else
     shoal_topo_put_json_node(topo, p->node, &place, NULL);
   shoal_trace_info info = { .run_name = shoal_config_string(s->world.config, "run.name"),
                             .config_text = text.text,
                             .placement = place.text.text,
-                            .rank = p->rank,
+                            .rank = shoal_world_rank(s->run.world),
                             .size = shoal_world_size(s->run.world),
                             .node = p->node,
                             .local_rank = p->local_rank,
@@ -287,7 +288,7 @@ shoal_status shoal_session_open_backend(shoal_session *s)
 {
   const shoal_place *p = shoal_world_place(s->run.world);
   const char *device = shoal_config_string(s->world.config, "device");
-  if (strcmp(device, "auto") == 0) device = p->gpu[0] ? "cuda" : "cpu";
+  if (strcmp(device, "auto") == 0) device = p->gpu ? "cuda" : "cpu";
   const bool gpu = strcmp(device, "cuda") == 0;
   shoal_products products = products_of(s->world.config);
   if (!gpu && products != SHOAL_PRODUCTS_F32) {
@@ -296,7 +297,9 @@ shoal_status shoal_session_open_backend(shoal_session *s)
                  shoal_config_string(s->world.config, "cuda.products"), device);
     products = SHOAL_PRODUCTS_F32;
   }
-  const shoal_backend_options o = { .name = device, .threads = p->threads, .device = p->device, .products = products };
+  const shoal_backend_options o = {
+    .name = device, .threads = p->on->threads, .device = p->device, .products = products
+  };
   SHOAL_TRY(shoal_backend_open_as(&o, &s->run.backend));
   if (strcmp(device, "cpu") == 0)
     shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));

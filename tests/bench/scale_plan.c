@@ -138,8 +138,12 @@ static shoal_status send_nowhere(shoal_channel *c, const void *data, size_t byte
   return SHOAL_OK;
 }
 
+static const void *told; /* what comes in messages of `told_bytes` */
+static size_t told_bytes;
+
 static shoal_status receive_nothing(shoal_channel *c, void *data, size_t bytes, int from, int tag, int *slot)
 {
+  if (told && bytes == told_bytes) memcpy(data, told, bytes);
   *slot = 0;
   return SHOAL_OK;
 }
@@ -297,22 +301,52 @@ static void check_places(const scale *s)
   for (int r = 0; r < s->size; r++) {
     const shoal_place *p = &t->places[r];
     char host[SHOAL_HOST_MAX];
-    CHECK(p->rank == r && (p->node == nodes - 1 || p->node == nodes), "rank %d", r);
+    CHECK(p->node == nodes - 1 || p->node == nodes, "rank %d", r);
     CHECK_EQ(p->local_rank, p->node == nodes ? 0 : t->places[r - 1].local_rank + 1, "rank %d", r);
     if (p->node == nodes) nodes++;
     snprintf(host, sizeof host, "node%05d.cluster.example.org", p->node);
     CHECK_STR(p->host, host);
-    CHECK_EQ(p->threads, 16);
+    CHECK_EQ(p->on->threads, 16);
   }
   CHECK_EQ(t->nodes, nodes);
+}
+
+typedef struct { /* as world.c gathers it */
+  shoal_facts facts;
+  shoal_claims claims;
+} report;
+
+static void take_nothing(void *context, int rank, const void *block)
+{
+}
+
+/* What ranks send of their reports, and unpack: of the last one, as rank 0's comes. */
+static void gather(const scale *s, const shoal_facts *facts, const shoal_claims *claims)
+{
+  static report first, mine; /* zeroed, padding too */
+  first = (report){ facts[0], claims[0] };
+  mine = (report){ facts[s->size - 1], claims[s->size - 1] };
+  told = &first;
+  told_bytes = sizeof first;
+  shoal_group *g = view(s, s->size - 1);
+  posted_bytes = 0;
+  meter m = begin();
+  CHECK_OK(shoal_group_allgather_alike(g, &mine, sizeof mine, take_nothing, NULL));
+  cost c = end(&m);
+  told = NULL;
+  tell(s, "reports of all ranks", "%s; 0.0, %.1f, of %zu sent %.1f", text_of(c.seconds).text, (double)c.most / s->size,
+       sizeof mine, (double)posted_bytes / s->size);
+  view(s, 0);
 }
 
 static void place(scale *s)
 {
   shoal_facts *facts = calloc((size_t)s->size, sizeof *facts);
   shoal_claims *claims = calloc((size_t)s->size, sizeof *claims);
-  REQUIRE(facts && claims, "memory");
+  REQUIRE(facts, "memory");
+  REQUIRE(claims, "memory");
   make_up(s->shape, s->size, facts, claims);
+  gather(s, facts, claims);
   meter m = begin();
   CHECK_OK(shoal_topo_create(facts, s->size, NULL, &s->w->topo));
   cost c = end(&m);
@@ -330,12 +364,16 @@ static void place(scale *s)
   free(facts);
   free(claims);
   check_places(s);
+  m = begin();
+  CHECK_OK(shoal_node_table_fill(s->w->control));
+  CHECK_OK(shoal_node_table_fill(s->w->all));
+  c = end(&m);
+  tell_cost(s, "nodes of both groups of all ranks", &c);
 }
 
-static void make_groups(const scale *s)
+static void make_world(const scale *s)
 {
   int *ranks = calloc((size_t)s->size, sizeof *ranks);
-  shoal_group *node, *across;
   REQUIRE(ranks, "memory");
   for (int r = 0; r < s->size; r++) ranks[r] = r;
   meter m = begin();
@@ -344,10 +382,15 @@ static void make_groups(const scale *s)
   cost c = end(&m);
   free(ranks);
   tell_cost(s, "both groups of all ranks", &c);
-  m = begin();
+}
+
+static void make_groups(const scale *s)
+{
+  shoal_group *node, *across;
+  meter m = begin();
   CHECK_OK(shoal_group_create_node(s->w, &node));
   CHECK_OK(shoal_group_create_across(s->w, 0, &across));
-  c = end(&m);
+  cost c = end(&m);
   tell_cost(s, "groups of the node and across nodes", &c);
   CHECK_EQ(shoal_group_size(across), s->w->topo->nodes);
   CHECK_EQ(shoal_group_size(node), shoal_world_place(s->w)->local_size);
@@ -420,9 +463,8 @@ static void check_partners(const scale *s, int r, const shoal_exchange *e)
     shoal_exchange theirs;
     plan(view(s, peer), e->n, e->wire, e->algorithm, &theirs);
     traffic sent = walk(&e->out, peer), expected = walk(&theirs.in, r);
-    CHECK(sent.hash == expected.hash && sent.pieces == expected.pieces, "%s of %zu: rank %d sends %llu pieces to %d, it wants %llu",
-          shoal_sum_name(e->algorithm), e->n, r, (unsigned long long)sent.pieces, peer,
-          (unsigned long long)expected.pieces);
+    CHECK_EQ(sent.pieces, expected.pieces, "%s of %zu, from %d to %d", shoal_sum_name(e->algorithm), e->n, r, peer);
+    CHECK_EQ(sent.hash, expected.hash, "%s of %zu, from %d to %d", shoal_sum_name(e->algorithm), e->n, r, peer);
     unplan(&theirs);
     if (!e->halving) break; /* a ring sends to one */
   }
@@ -565,7 +607,9 @@ static void collectives(const scale *s)
   char *all = calloc((size_t)p, 8);
   double *x = calloc(100000, sizeof *x);
   uint64_t *none = calloc((size_t)p, sizeof *none);
-  REQUIRE(all && x && none, "memory");
+  REQUIRE(all, "memory");
+  REQUIRE(x, "memory");
+  REQUIRE(none, "memory");
   COLLECTIVE(s, "agreement", rounds, shoal_group_agree(g, SHOAL_OK));
   COLLECTIVE(s, "allgather of 8 bytes", rounds, shoal_group_allgather(g, x, 8, all));
   COLLECTIVE(s, "sum of 1 f64", 2 * p, shoal_group_sum_f64(g, x, 1));
@@ -598,8 +642,11 @@ static void graphs(const scale *s)
         int j = shoal_graph_partner(g, 7, r, k, NULL);
         c = end(&m);
         dearer(&asked, &c);
-        CHECK(j >= 0 && j < s->size && j != r, "partner %d of %d", j, r);
-        CHECK(shoal_graph_joined(g, r, j) && shoal_graph_joined(g, j, r), "%d and %d", r, j);
+        CHECK_GE(j, 0, "partner of %d", r);
+        CHECK_LT(j, s->size, "partner of %d", r);
+        CHECK_NE(j, r, "partner of itself");
+        CHECK(shoal_graph_joined(g, r, j), "%d and %d", r, j);
+        CHECK(shoal_graph_joined(g, j, r), "%d and %d", j, r);
       }
       shoal_graph_destroy(g);
     }
@@ -645,9 +692,14 @@ static void run(scale *s)
   REQUIRE(s->w, "memory");
   s->w->transport = &nowhere;
   s->w->size = s->size;
-  s->w->o = (shoal_world_options){ .max_message = s->check ? 4096 : (size_t)1 << 30, .in_order = 64, .warn_s = 1000, .hang_s = 2000 };
+  s->w->o = (shoal_world_options){
+    .max_message = s->check ? 4096 : (size_t)1 << 30, .in_order = 64, .warn_s = 1000, .hang_s = 2000
+  };
   s->w->counters = &s->w->own_counters;
+  size_t before = live;
+  make_world(s);
   place(s);
+  tell(s, "**placement and groups of all ranks**", "%.1f kept", (double)(live - before) / s->size);
   make_groups(s);
   sums(s);
   broadcasts(s);
@@ -656,6 +708,7 @@ static void run(scale *s)
   ab_groups(s);
   shoal_group_destroy(s->w->all);
   shoal_group_destroy(s->w->control);
+  shoal_groups_free(s->w);
   shoal_topo_destroy(s->w->topo);
   free(s->w);
 }

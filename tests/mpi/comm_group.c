@@ -1,5 +1,6 @@
 /* Groups and their blocking calls: every result from values that name their sender and place. */
 #include "comm.h"
+#include "comm/group_impl.h"
 #include <unistd.h>
 
 static int rank, size;
@@ -62,6 +63,40 @@ static void allgathers(shoal_group *g)
     CHECK_EQ(all[n * (size_t)p], 99, "wrote past the end");
     free(mine);
     free(all);
+  }
+}
+
+/* Blocks of 2000 bytes that are those of member 0 but for some: none, first and last, runs with gaps of all lengths, or all. */
+typedef struct {
+  int kind, next;
+} alike;
+
+static void fill_alike(int kind, int member, unsigned char block[2000])
+{
+  for (size_t i = 0; i < 2000; i++) {
+    bool differs = kind == 3 || (kind == 1 && (i == 0 || i == 1999)) || (kind == 2 && i * i % 97 < 40);
+    block[i] = mark(0, 1, i);
+    if (differs && member) block[i] = (unsigned char)(mark(0, 1, i) + member);
+  }
+}
+
+static void take_alike(void *context, int member, const void *block)
+{
+  alike *a = context;
+  unsigned char want[2000];
+  fill_alike(a->kind, member, want);
+  CHECK_EQ(member, a->next++);
+  CHECK_BYTES(block, want, sizeof want, "member %d, kind %d", member, a->kind);
+}
+
+static void alikes(shoal_group *g)
+{
+  unsigned char mine[2000];
+  for (int kind = 0; kind < 4; kind++) {
+    alike a = { kind, 0 };
+    fill_alike(kind, shoal_group_rank(g), mine);
+    CHECK_OK(shoal_group_allgather_alike(g, mine, sizeof mine, take_alike, &a));
+    CHECK_EQ(a.next, shoal_group_size(g));
   }
 }
 
@@ -210,6 +245,7 @@ static void all_calls(shoal_world *w, shoal_group *g, const char *pretend)
 {
   broadcasts(w, g, pretend);
   allgathers(g);
+  alikes(g);
   gathers(g);
   alltoalls(g);
   sums(g);

@@ -35,10 +35,11 @@ static void pairs(void)
 static shoal_topo *nodes(int n)
 {
   static shoal_place places[MOST];
+  static char hosts[MOST][16];
   static shoal_topo t;
   for (int i = 0; i < n; i++) {
-    places[i] = (shoal_place){ .rank = i, .node = i, .local_size = 1 };
-    snprintf(places[i].host, sizeof places[i].host, "n%d", i + 1);
+    snprintf(hosts[i], sizeof hosts[i], "n%d", i + 1);
+    places[i] = (shoal_place){ .host = hosts[i], .node = i, .local_size = 1 };
   }
   t = (shoal_topo){ .size = n, .nodes = n, .places = places };
   return &t;

@@ -85,30 +85,30 @@ static void cores(void)
   } want[] = { { 3, 3, "0-4", "0" }, { 3, 3, "5-9", "0-1" }, { 3, 3, "10-14", "1" }, { 3, 3, "0-4", "0" } };
   for (int r = 0; r < 4; r++) {
     const shoal_place *p = &t->places[r];
-    CHECK_EQ(p->cores, want[r].cores, "rank %d", r);
-    CHECK_EQ(p->threads, want[r].threads, "rank %d", r);
-    CHECK_STR(p->cpu_list, want[r].cpus, "rank %d", r);
-    CHECK_STR(p->numa_list, want[r].numa, "rank %d", r);
+    CHECK_EQ(p->on->cores, want[r].cores, "rank %d", r);
+    CHECK_EQ(p->on->threads, want[r].threads, "rank %d", r);
+    CHECK_STR(p->on->cpu_list, want[r].cpus, "rank %d", r);
+    CHECK_STR(p->on->numa_list, want[r].numa, "rank %d", r);
     CHECK_EQ(p->pid, 0, "rank %d", r);
   }
   shoal_topo_destroy(t);
   t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\n", NULL);
-  CHECK_EQ(t->places[0].threads, 2);
-  CHECK_EQ(t->places[3].threads, 8);
-  CHECK_STR(t->places[2].cpu_list, "8-11", "an equal share on one memory node");
-  CHECK_STR(t->places[2].numa_list, "1");
-  CHECK_STR(t->places[3].cpu_list, "0-15");
+  CHECK_EQ(t->places[0].on->threads, 2);
+  CHECK_EQ(t->places[3].on->threads, 8);
+  CHECK_STR(t->places[2].on->cpu_list, "8-11", "an equal share on one memory node");
+  CHECK_STR(t->places[2].on->numa_list, "1");
+  CHECK_STR(t->places[3].on->cpu_list, "0-15");
   shoal_topo_destroy(t);
   t = plan("SLURM_STEP_NUM_TASKS=4\nSLURM_STEP_NODELIST=n[1-2]\nSLURM_STEP_TASKS_PER_NODE=3,1\nSLURM_CPUS_PER_TASK=5\n"
            "SLURM_CPU_BIND=quiet,mask_cpu:0xf0,0x300\n",
            NULL);
   static const char *const masks[] = { "4-7", "8-9", "4-7", "4-7" };
-  for (int r = 0; r < 4; r++) CHECK_STR(t->places[r].cpu_list, masks[r], "explicit masks win, rank %d", r);
+  for (int r = 0; r < 4; r++) CHECK_STR(t->places[r].on->cpu_list, masks[r], "explicit masks win, rank %d", r);
   shoal_topo_destroy(t);
   REQUIRE(shoal_topo_plan((const shoal_machine *const[]){ machine }, 1, NULL, NULL, &t) == SHOAL_OK, "alone");
   CHECK_EQ(t->size, 1);
   CHECK_EQ(t->nodes, 1);
-  CHECK_EQ(t->places[0].threads, 8);
+  CHECK_EQ(t->places[0].on->threads, 8);
   shoal_topo_destroy(t);
 }
 

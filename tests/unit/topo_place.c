@@ -60,14 +60,15 @@ static void layouts(void)
   shoal_topo_destroy(NULL);
 }
 
-static void links(void)
+/* What is equal is held once. */
+static void shared(void)
 {
   shoal_topo *t = make("abab", NULL);
-  CHECK_EQ(shoal_topo_link(t, 1, 1), SHOAL_LINK_SELF);
-  CHECK_EQ(shoal_topo_link(t, 0, 2), SHOAL_LINK_NODE);
-  CHECK_EQ(shoal_topo_link(t, 3, 1), SHOAL_LINK_NODE);
-  CHECK_EQ(shoal_topo_link(t, 0, 1), SHOAL_LINK_BETWEEN);
-  CHECK_EQ(shoal_topo_link(t, 2, 3), SHOAL_LINK_BETWEEN);
+  CHECK_EQ(t->n_cores, 1);
+  CHECK(t->places[0].host == t->places[2].host, "a name per node");
+  CHECK_STR(t->places[3].host, "nodeb");
+  shoal_topo_set_threads(t, 7);
+  for (int r = 0; r < 4; r++) CHECK_EQ(t->places[r].on->threads, 7);
   shoal_topo_destroy(t);
 }
 
@@ -75,7 +76,7 @@ static void check_threads(const char *what, const char *pretend, int n, const in
 {
   shoal_topo *t = NULL;
   REQUIRE(shoal_topo_create(all, n, pretend, &t) == SHOAL_OK, "%s", what);
-  for (int r = 0; r < n; r++) CHECK_EQ(t->places[r].threads, want[r], "%s: rank %d", what, r);
+  for (int r = 0; r < n; r++) CHECK_EQ(t->places[r].on->threads, want[r], "%s: rank %d", what, r);
   shoal_topo_destroy(t);
 }
 
@@ -177,8 +178,8 @@ static void check_gpus(const char *what, const char *hosts, const char *const *s
   CHECK_OK(shoal_topo_assign_gpus(all, one_each, t));
   for (int r = 0; r < t->size; r++) {
     const shoal_place *p = &t->places[r];
-    char letter = p->gpu[0] ? p->gpu[4] : '-';
-    snprintf(got + strlen(got), sizeof got - strlen(got), "%c%d ", letter, p->gpu_ranks);
+    char letter = p->gpu ? p->gpu->id[4] : '-';
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%c%d ", letter, p->gpu ? p->gpu->ranks : 0);
     if (letter != '-') CHECK_EQ(sees[r][p->device], letter, "%s: number at rank %d", what, r);
   }
   got[strlen(got) - 1] = 0;
@@ -213,7 +214,7 @@ static void gpus_shown(void)
 {
   shoal_str s = { 0 };
   shoal_topo *t = make("ab", NULL);
-  snprintf(t->places[1].gpu, sizeof t->places[1].gpu, "GPU-12");
+  t->places[1].gpu = &(shoal_gpu_use){ .id = "GPU-12", .ranks = 1 };
   shoal_topo_print(t, &s);
   CHECK_HAS(s.text, "  threads  device  numa  cpus\n");
   CHECK_HAS(s.text, "        4          1     0-3\n");
@@ -315,7 +316,7 @@ int main(void)
 {
   layouts();
   hashes();
-  links();
+  shared();
   threads();
   refusals();
   printing();

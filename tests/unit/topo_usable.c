@@ -25,7 +25,7 @@ static void threads_are(const shoal_facts *all, int size, const int *want)
 {
   shoal_topo *t;
   REQUIRE(shoal_topo_create(all, size, NULL, &t) == SHOAL_OK, "create");
-  for (int r = 0; r < size; r++) CHECK_EQ(t->places[r].threads, want[r], "rank %d of %d", r, size);
+  for (int r = 0; r < size; r++) CHECK_EQ(t->places[r].on->threads, want[r], "rank %d of %d", r, size);
   shoal_topo_destroy(t);
 }
 

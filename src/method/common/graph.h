@@ -21,7 +21,8 @@ typedef struct {
   int n, columns; /* columns: of a torus */
   double p;
   uint64_t seed;
-  size_t *first; /* random, of the ranks whose neighbours are kept: those of i are neighbour[first[i]] .., ascending; else NULL */
+  size_t *
+      first; /* random, of the ranks whose neighbours are kept: those of i are neighbour[first[i]] .., ascending; else NULL */
   int *neighbour;
   int of; /* the only one of these; -1: they are all */
 } shoal_graph;

@@ -197,7 +197,7 @@ static double local_samples(const shoal_run *r, const void *state, uint64_t tota
   case SHOAL_LOCAL_SGD_SYNC:
     break;
   case SHOAL_LOCAL_SGD_ALONE:
-    shoal_share_of(total, me->rank, size, &first, &own);
+    shoal_share_of(total, shoal_world_rank(r->world), size, &first, &own);
     return (double)(s->node ? shoal_node_samples(r->world, total) : own);
   case SHOAL_LOCAL_SGD_AVERAGE: /* `sharing` ranks contribute the same gradient to a mean over `size` */
     return (double)total * sharing / size;

@@ -54,8 +54,10 @@ shoal_status shoal_swarm_create(shoal_world *w, shoal_backend *b, const shoal_sw
                       .marks = (shoal_quant_blocks(n) + 7) / 8 };
   s->segment = SHOAL_MIN(SHOAL_MAX(s->blocks / SHOAL_SWARM_SEGMENTS, (size_t)1), (size_t)SHOAL_SWARM_SEGMENT);
   s->segments = (s->blocks + s->segment - 1) / s->segment;
-  SHOAL_TRY_GOTO(st, shoal_graph_create(rules->graph, s->size, rules->p, rules->seed, rules->lockstep ? SHOAL_GRAPH_ALL : s->rank,
-                                        &s->graph), fail);
+  SHOAL_TRY_GOTO(st,
+                 shoal_graph_create(rules->graph, s->size, rules->p, rules->seed,
+                                    rules->lockstep ? SHOAL_GRAPH_ALL : s->rank, &s->graph),
+                 fail);
   SHOAL_TRY_GOTO(st, alloc_vectors(s), fail);
   SHOAL_TRY_GOTO(st, shoal_swarm_restart(s), fail);
   *out = s;

@@ -324,8 +324,7 @@ shoal_status shoal_doctor_devices(shoal_world *w, shoal_findings *f)
     table[3 * n + (size_t)p->node] = shoal_doctor_load();
   }
   shoal_status st = shoal_group_max_i64(shoal_world_control(w), table, 4 * n);
-  if (st == SHOAL_OK && shoal_world_rank(w) == 0)
-    judge_devices(table, table + n, table + 2 * n, table + 3 * n, t, f);
+  if (st == SHOAL_OK && shoal_world_rank(w) == 0) judge_devices(table, table + n, table + 2 * n, table + 3 * n, t, f);
   free(table);
   return st;
 }

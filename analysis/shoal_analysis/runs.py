@@ -16,6 +16,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,17 @@ def _read(path: str) -> str:
         return ""
 
 
+def _check_readable(path: str) -> None:
+    """Raises RunError for a run of somebody else that we may not read, with its owner, and what he could do."""
+    for name in (path, *(os.path.join(path, n) for n in ("run.yaml", "metrics.csv", "status.json", "trace"))):
+        wanted = os.R_OK | os.X_OK if os.path.isdir(name) else os.R_OK
+        if os.path.exists(name) and not os.access(name, wanted):
+            s = os.stat(name)
+            raise RunError(f"cannot look into {name}: Permission denied (it belongs to user {s.st_uid}, with mode {s.st_mode & 0o7777:03o}; "
+                           f"`chmod -R {'u+rwX' if s.st_uid == os.geteuid() else 'a+rX'} {shlex.quote(path)}`"
+                           f"{'' if s.st_uid == os.geteuid() else ' by its owner'} makes it readable)")
+
+
 def _number(text: str, otherwise: float = float("nan")) -> float:
     try:
         return float(text)
@@ -82,6 +94,7 @@ class Run:
 
     def __init__(self, path: str, attempt: Optional[int] = None, program: str = "shoal"):
         self.path, self.program = path.rstrip("/") or "/", program
+        _check_readable(self.path)
         self._index = Index(glob.glob(f"{glob.escape(self.path)}/trace/*.h5"))
         self.problems = list(self._index.problems)
         self.config = read_config(_read(f"{self.path}/run.yaml") or self._index.config)

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,38 @@ const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING])
   return buf;
 }
 
+/* The file or folder in the way is the deepest that can be looked at, or the one above where that itself is open to us. */
+char *shoal_why_denied(const char *path)
+{
+  struct stat s;
+  shoal_str said = { 0 };
+  char word[SHOAL_WORD], *there = shoal_strdup_printf("%s", path);
+  bool seen = stat(there, &s) == 0;
+  while ((!seen || access(there, S_ISDIR(s.st_mode) ? R_OK | W_OK | X_OK : R_OK | W_OK) == 0) &&
+         strcmp(there, ".") != 0 && strcmp(there, "/") != 0) {
+    char *up = folder_of(there);
+    free(there);
+    there = up;
+    seen = stat(there, &s) == 0;
+  }
+  const bool folder = seen && S_ISDIR(s.st_mode), mine = seen && s.st_uid == geteuid();
+  if (seen && access(there, folder ? R_OK | W_OK | X_OK : R_OK | W_OK) != 0) {
+    const struct passwd *user = getpwuid(s.st_uid);
+    shoal_str_add(&said, " (%s belongs to ", strcmp(there, path) == 0 ? "it" : there);
+    if (user) shoal_str_add(&said, "%s, ", user->pw_name);
+    shoal_str_add(&said, "user %ld, with mode %03o", (long)s.st_uid, (unsigned)s.st_mode & 07777);
+    if (access(there, folder ? R_OK | X_OK : R_OK) != 0)
+      shoal_str_add(&said, "; `chmod %s%s %s`%s makes it readable", folder ? "-R " : "",
+                    mine     ? "u+rwX"
+                    : folder ? "a+rX"
+                             : "a+r",
+                    shoal_shell_word(there, word), mine ? "" : " by its owner");
+    shoal_str_add(&said, ")");
+  }
+  free(there);
+  return said.text ? said.text : shoal_strdup_printf("%s", "");
+}
+
 shoal_status shoal_io_fault(const char *verb, const char *path, int error)
 {
   char space[SHOAL_SPACE_LEFT], why[SHOAL_DANGLING], *shown = shoal_strdup_printf("%s", path);
@@ -180,8 +213,10 @@ shoal_status shoal_io_fault(const char *verb, const char *path, int error)
   else
     shoal_dangling(path, why);
   shoal_drop_temporary(shown);
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s", verb, shown, strerror(error),
-                               shoal_space_left(path, error, space), why);
+  char *denied = error == EACCES ? shoal_why_denied(path) : NULL;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot %s %s: %s%s%s%s", verb, shown, strerror(error),
+                               shoal_space_left(path, error, space), why, denied ? denied : "");
+  free(denied);
   free(shown);
   return st;
 }

@@ -60,7 +60,11 @@ bool shoal_working_folder_gone(void); /* it was removed, so no relative path lea
 const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING]);
 /** Of a path that is not there: the same, or that "runs/PATH" is, or where a relative one begins, " (from the working folder, DIR)". */
 const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING]);
-/** ERR_IO, "cannot VERB PATH: " with the text of an errno and the numbers behind it.  Of a temporary file the final name is shown. */
+/** Of a path for which permission is denied: " (DIR belongs to anna, user 1001, with mode 700; `chmod -R a+rX DIR` by its owner
+ *  makes it readable)", or "" where that is not what is in the way.  Caller frees. */
+char *shoal_why_denied(const char *path);
+/** ERR_IO, "cannot VERB PATH: " with the text of an errno, and the numbers, the link or the owner behind it.  Of a temporary file
+ *  the final name is shown. */
 shoal_status shoal_io_fault(const char *verb, const char *path, int error);
 /** Turns "runs/.step-1.h5.tmp-host-12" into "runs/step-1.h5", in place; other names stay. */
 void shoal_drop_temporary(char *path);

@@ -85,9 +85,9 @@ shoal_status shoal_ckpt_folder_scan(const char *dir, shoal_ckpt_folder *out)
     *out = f;
     return SHOAL_OK;
   }
-  SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot look into %s: %s", dir, strerror(errno));
+  if (!d) return shoal_io_fault("look into", dir, errno);
   for (struct dirent *entry; st == SHOAL_OK && (errno = 0, entry = readdir(d));) st = add_name(dir, entry->d_name, &f);
-  if (st == SHOAL_OK && errno) st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot look into %s: %s", dir, strerror(errno));
+  if (st == SHOAL_OK && errno) st = shoal_io_fault("look into", dir, errno);
   closedir(d);
   if (st != SHOAL_OK) {
     shoal_ckpt_folder_free(&f);

@@ -12,6 +12,7 @@
  * only files that are byte for byte as written.
  *
  * A file rewritten by another program has lost its seal and is rejected, because its contents were never verified. */
+#include "base/alien.h"
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -312,14 +313,16 @@ out:
 static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_bytes *s)
 {
   static const unsigned char signature[8] = { 0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n' };
-  unsigned char first[8] = { 0 };
+  unsigned char first[4096] = { 0 };
   struct stat file;
   SHOAL_CHECK(fstat(fd, &file) == 0, SHOAL_ERR_IO, "%s: %s", path, strerror(errno));
   SHOAL_CHECK(S_ISREG(file.st_mode), SHOAL_ERR_IO, "%s is not a regular file", path);
   *size = (uint64_t)file.st_size;
   SHOAL_CHECK(*size > 0, SHOAL_ERR_IO, "%s is empty (0 bytes)", path);
-  SHOAL_TRY(shoal_ckpt_read_at(fd, path, 0, first, (size_t)SHOAL_MIN(*size, sizeof first)));
-  SHOAL_CHECK(memcmp(first, signature, sizeof first) == 0, SHOAL_ERR_IO,
+  const size_t n = (size_t)SHOAL_MIN(*size, sizeof first);
+  SHOAL_TRY(shoal_ckpt_read_at(fd, path, 0, first, n));
+  SHOAL_TRY(shoal_refuse_alien_weights(path, first, n));
+  SHOAL_CHECK(memcmp(first, signature, sizeof signature) == 0, SHOAL_ERR_IO,
               "%s is not an HDF5 file (%" PRIu64
               " bytes), as checkpoints of Shoal are; those of other programs are not read",
               path, *size);

@@ -21,7 +21,7 @@ static shoal_status files_of(const char *run, shoal_texts *files)
 {
   char *dir = shoal_path_join(run, "trace");
   DIR *d = opendir(dir);
-  shoal_status st = SHOAL_OK;
+  shoal_status st = !d && errno == EACCES ? shoal_io_fault("look into", dir, errno) : SHOAL_OK;
   for (struct dirent *e; d && st == SHOAL_OK && (e = readdir(d));)
     if (fnmatch("attempt-*-node-*.h5", e->d_name, 0) == 0 || fnmatch("rank-*.h5", e->d_name, 0) == 0)
       st = shoal_texts_take(files, shoal_path_join(dir, e->d_name));

@@ -133,6 +133,34 @@ static char other_separator(const shoal_csv_layout *l, const char *row)
   return '\0';
 }
 
+/* The column that a row, the header of another file, has beside those of the first file, in the same order; or NULL. */
+static const char *find_more(const shoal_csv_table *t, const shoal_csv *c)
+{
+  const shoal_csv_layout *l = &t->layout;
+  const char *more = NULL;
+  if (!l->header || c->path == t->args->sources[0] || c->fields[0].line > 1 || c->n != l->columns + 1) return NULL;
+  for (size_t i = 0, k = 0; i < c->n; i++) {
+    if (k < l->columns && strcmp(c->fields[i].text, l->names[k]) == 0)
+      k++;
+    else if (more)
+      return NULL;
+    else
+      more = c->fields[i].text;
+  }
+  return more;
+}
+
+/* Whether the next row has as many fields, or there is none.  Reads on, so that the current row is lost. */
+static bool others_have(const shoal_csv_table *t, shoal_csv *c, size_t fields)
+{
+  shoal_error ignored;
+  bool end = false;
+  if (c->path != t->args->sources[0]) return true;
+  if (shoal_csv_next(c, &end) == SHOAL_OK) return end || c->n == fields;
+  shoal_error_take(&ignored);
+  return false;
+}
+
 /* A row that has another number of fields than the first one. */
 shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c)
 {
@@ -141,16 +169,25 @@ shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c)
   const shoal_csv_field *first = &own_first, *last = &own_last;
   const size_t n = c->n;
   const bool secret = lacks_label(l, c);
-  const bool named = l->header && t->rows == 0 && n == l->columns + 1 && own_last.text[0];
-  const size_t begins = secret || named ? 0 : find_table(t, c);
+  const char *more = find_more(t, c);
+  const bool named = l->header && t->rows == 0 && n == l->columns + 1 && own_last.text[0] && others_have(t, c, n);
+  const size_t begins = secret || named || more ? 0 : find_table(t, c);
   if (begins) return refuse_preamble(c, begins, l->columns);
   const bool own = c->path == t->args->sources[0];
   const bool comment = first->text[0] == '#', headed = l->header && l->names[0][0] == '#';
-  char word[SHOAL_WORD], cure[512 + SHOAL_WORD], shown[64];
+  char word[SHOAL_WORD], cure[1024 + SHOAL_WORD], shown[64];
   const char *file = shoal_shell_word(headed ? t->args->sources[0] : c->path, word);
   if (secret)
-    snprintf(cure, sizeof cure, "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out",
+    snprintf(cure, sizeof cure,
+             "the label, \"%.60s\", is missing: nothing can be tested without, leave the file out (for shoal predict, "
+             "import "
+             "it alone with --like RUN)",
              shoal_show(l->names[l->label], shown, sizeof shown));
+  else if (more)
+    snprintf(cure, sizeof cure,
+             "%.300s lacks \"%.60s\": if that is the label, nothing can be learnt of it, leave the file out (for shoal "
+             "predict, import it alone with --like RUN)",
+             t->args->sources[0], shoal_show(more, shown, sizeof shown));
   else if (comment || headed)
     snprintf(cure, sizeof cure, "lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", file);
   else if (n == l->columns + 1 && !last->text[0])

@@ -114,8 +114,43 @@ static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
   return SHOAL_OK;
 }
 
+/* The next row, with its fields in the order of the first file. */
+static shoal_status next_row(const shoal_csv_table *t, shoal_csv *c, shoal_csv_field *copy, bool *end)
+{
+  SHOAL_TRY(shoal_csv_next(c, end));
+  if (!t->from || *end || c->n != t->layout.columns) return SHOAL_OK;
+  memcpy(copy, c->fields, c->n * sizeof *copy);
+  for (size_t i = 0; i < c->n; i++) c->fields[i] = copy[t->from[i]];
+  return SHOAL_OK;
+}
+
+/* Where the header of another file has each column of the first one, if it has all of them under names that are used once. */
+static shoal_status find_columns(shoal_csv_table *t, const shoal_csv *c, bool *all)
+{
+  const size_t n = t->layout.columns;
+  *all = false;
+  SHOAL_TRY(SHOAL_ALLOC(n, &t->from));
+  for (size_t i = 0; i < n; i++) {
+    size_t found = 0;
+    for (size_t k = 0; k < n; k++)
+      if (strcmp(c->fields[k].text, t->layout.names[i]) == 0) {
+        found++;
+        t->from[i] = k;
+      }
+    if (found != 1) goto no;
+    for (size_t k = 0; k < i; k++)
+      if (t->from[k] == t->from[i]) goto no;
+  }
+  *all = true;
+  return SHOAL_OK;
+no:
+  free(t->from);
+  t->from = NULL;
+  return SHOAL_OK;
+}
+
 /* Whether the first row of another file is the header again.  A header with other columns is an error. */
-static shoal_status repeats_header(const shoal_csv_table *t, const shoal_csv *c, bool *header)
+static shoal_status repeats_header(shoal_csv_table *t, const shoal_csv *c, bool *header)
 {
   const shoal_csv_layout *l = &t->layout;
   const shoal_csv_field *f = &c->fields[0];
@@ -133,6 +168,12 @@ static shoal_status repeats_header(const shoal_csv_table *t, const shoal_csv *c,
       f = &c->fields[i];
   }
   *header = equal == l->columns;
+  if (!*header && known == l->columns && l->columns <= MOST_COMPARED) {
+    SHOAL_TRY(find_columns(t, c, header));
+    if (*header && !t->read_again)
+      shoal_info("%s: its columns are in another order, and are taken by their names", c->path);
+    if (*header) return SHOAL_OK;
+  }
   char here[48], there[48], what[512];
   snprintf(what, sizeof what, "%s:%zu:%zu: the name of column %zu", c->path, f->line, f->column,
            (size_t)(f - c->fields) + 1);
@@ -178,6 +219,8 @@ static bool is_header_again(const shoal_csv_table *t, const shoal_csv *c)
 static shoal_status read_rows(shoal_csv_table *t, shoal_csv *c, bool first, bool test)
 {
   bool end, header = first && t->layout.header;
+  shoal_csv_field *copy = NULL;
+  shoal_status st = SHOAL_OK;
   t->file_rows = t->rows;
   t->headers = 0;
   SHOAL_TRY(shoal_csv_next(c, &end));
@@ -187,11 +230,16 @@ static shoal_status read_rows(shoal_csv_table *t, shoal_csv *c, bool first, bool
       if (t->headers++ == 0) t->repeated_line = c->fields[0].line;
       header = true;
     }
-    if (!header) SHOAL_TRY(add_row(t, c, test));
+    if (!header) SHOAL_TRY_GOTO(st, add_row(t, c, test), done);
     header = false;
-    SHOAL_TRY(shoal_csv_next(c, &end));
+    if (t->from && !copy) SHOAL_TRY_GOTO(st, SHOAL_ALLOC(t->layout.columns, &copy), done);
+    SHOAL_TRY_GOTO(st, next_row(t, c, copy, &end), done);
   }
-  return SHOAL_OK;
+done:
+  free(copy);
+  free(t->from);
+  t->from = NULL;
+  return st;
 }
 
 /* Rows that are no samples. */

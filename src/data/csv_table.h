@@ -36,6 +36,7 @@ typedef struct {
   int32_t *y;    /* [rows] index into classes.all; after map_labels the class */
   uint8_t *test; /* [rows] */
   size_t rows, cap;
+  size_t *from;                  /* [columns] where the current file has each column; NULL: in the same place */
   size_t file_rows;              /* rows before those of the current file */
   size_t headers, repeated_line; /* rows of the current file that repeat the header; line of the first of them */
   struct {

@@ -1,6 +1,7 @@
 /* Internal header of data/: the open data set, the writer, and the reader of source files. */
 #ifndef SHOAL_DATA_DATA_IMPL_H
 #define SHOAL_DATA_DATA_IMPL_H
+#include "base/alien.h"
 #include "base/status.h"
 #include "base/texts.h"
 #include "data/contents.h"
@@ -182,13 +183,10 @@ const char *shoal_source_unit(const shoal_source *s); /* "byte" or "unpacked byt
 shoal_status shoal_source_slurp(const char *path, char **text_out, size_t *n_out);
 
 /* ---- files of other kinds, known by their first bytes (recognise.c) ---- */
-typedef struct {
-  const char *what, *cure; /* what: NULL for a file that is not recognised */
-} shoal_data_alien;
 /** What a file is that neither training nor an import reads, by its first n bytes. */
-shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n);
+shoal_alien shoal_data_find_alien(const unsigned char *head, size_t n);
 /** What to do about it, with the path in its place.  Caller frees. */
-char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path);
+char *shoal_data_alien_cure(const shoal_alien *alien, const char *path);
 /** ERR_IO with the cure if the source of an import of that kind is such a file, or cannot be read. */
 shoal_status shoal_data_refuse_alien(const char *path, const char *kind);
 /** The kind of import that a file, or those in a folder, looks like by the names: "csv"; "KIND" of a file that looks like none. */

@@ -145,7 +145,7 @@ static shoal_status list_folder(const char *folder, kind_of_entry kind, shoal_te
 {
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
-  SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
+  if (!d) return shoal_io_fault("read the folder", folder, errno);
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;) {
     if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
     if (find_kind(d, e->d_name) == kind) st = shoal_texts_add(out, e->d_name);
@@ -438,14 +438,36 @@ done:
 
 /* ---- classes ---- */
 
+/* What a file is that is no image, and how many of its first bytes there are. */
+static shoal_alien find_other(const char *path, size_t *n)
+{
+  unsigned char head[64];
+  shoal_error ignored;
+  shoal_source *s;
+  *n = 0;
+  shoal_status st = shoal_source_open(path, &s);
+  if (st == SHOAL_OK) {
+    st = shoal_source_read(s, head, sizeof head, n);
+    shoal_source_close(s);
+  }
+  if (st != SHOAL_OK) shoal_error_take(&ignored);
+  return shoal_data_find_alien(head, *n);
+}
+
 /* "holds only notes.txt and 2 other files" */
 static const char *why_none(const class_folder *f, char *buf, size_t cap)
 {
   char others[48] = "";
-  if (f->others > 1) snprintf(others, sizeof others, " and %zu other files", f->others - 1);
-  if (f->others)
-    snprintf(buf, cap, "holds only %.80s%s", shoal_path_base(f->other), others);
-  else
+  size_t n;
+  if (f->others > 1) snprintf(others, sizeof others, " and %zu other file%s", f->others - 1, f->others > 2 ? "s" : "");
+  if (f->others) {
+    const shoal_alien found = find_other(f->other, &n);
+    snprintf(buf, cap, "holds only %.80s%s%s%s", shoal_path_base(f->other),
+             found.what ? ", which is "
+             : n        ? ""
+                        : ", which is empty",
+             found.what ? found.what : "", others);
+  } else
     snprintf(buf, cap, "%s",
              f->inside && is_link(f->path) ? "is a link to a folder of folders, which are not looked into"
              : f->inside                   ? "holds only folders, which are not looked into"
@@ -549,17 +571,8 @@ static shoal_status number_samples(images *m)
 /* "is neither PNG nor JPEG but a GIF image: left out; mogrify -format png a/1.gif makes a PNG of it" */
 static void warn_other(const char *path)
 {
-  unsigned char head[64];
-  shoal_error ignored;
-  shoal_source *s;
-  size_t n = 0;
-  shoal_status st = shoal_source_open(path, &s);
-  if (st == SHOAL_OK) {
-    st = shoal_source_read(s, head, sizeof head, &n);
-    shoal_source_close(s);
-  }
-  if (st != SHOAL_OK) shoal_error_take(&ignored);
-  shoal_data_alien found = shoal_data_find_alien(head, n);
+  size_t n;
+  shoal_alien found = find_other(path, &n);
   char *cure = found.what ? shoal_data_alien_cure(&found, path) : NULL;
   if (found.what)
     shoal_warn("%s is neither PNG nor JPEG but %s: left out; %s", path, found.what, cure);
@@ -597,7 +610,7 @@ static void warn_unseen(const images *m)
 static void warn_left_out(const images *m, const char *folder)
 {
   size_t none = 0, others = 0;
-  char why[128];
+  char why[320];
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
     if (f->images && f->others && others == 0) warn_other(f->other);
@@ -711,9 +724,20 @@ done:
 /* Archives often unpack to a folder in a folder. */
 static shoal_status refuse_without_images(const images *m, const char *folder)
 {
-  const char *inner = NULL;
+  const char *inner = NULL, *other = NULL;
+  size_t n;
   for (size_t i = 0; i < m->n_folders && !inner; i++)
     if (m->folders[i].inside) inner = m->folders[i].path;
+  for (size_t i = 0; i < m->n_folders && !other; i++) other = m->folders[i].other;
+  const shoal_alien found = other ? find_other(other, &n) : (shoal_alien){ NULL, NULL };
+  if (found.what && !inner) {
+    char *cure = shoal_data_alien_cure(&found, other);
+    shoal_status st =
+        SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes: %s is %s: %s", folder,
+                   other, found.what, cure);
+    free(cure);
+    return st;
+  }
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes%s%s%s", folder,
                     inner ? "; if the folders in " : "", inner ? inner : "",
                     inner ? " are the classes, give that" : "");

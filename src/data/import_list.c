@@ -31,7 +31,7 @@ static shoal_status list_fitting(const char *folder, const char *const *patterns
 {
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
-  SHOAL_CHECK(d, SHOAL_ERR_IO, "cannot read the folder %s: %s", folder, strerror(errno));
+  if (!d) return shoal_io_fault("read the folder", folder, errno);
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;)
     if (fits(e->d_name, patterns)) st = shoal_texts_take(out, shoal_path_join(folder, e->d_name));
   closedir(d);

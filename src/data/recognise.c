@@ -40,9 +40,8 @@ static bool holds(const unsigned char *head, size_t n, const char *word)
 static const struct {
   const char *magic;
   size_t length, at;
-  shoal_data_alien alien;
+  shoal_alien alien;
 } aliens[] = {
-  { "version https://git-lfs", 23, 0, { "a pointer of Git LFS without the data", "git lfs pull fetches that" } },
   { "\xfd"
     "7zXZ",
     6,
@@ -75,45 +74,45 @@ static const struct {
 };
 
 /* What is text, and something else than it was given as. */
-static shoal_data_alien alien_text(const unsigned char *head, size_t n)
+static shoal_alien alien_text(const unsigned char *head, size_t n)
 {
   static const char space[] = " \t\r\n\xef\xbb\xbf";
   size_t at = 0;
   char start[16] = "";
   while (at < n && head[at] && strchr(space, head[at])) at++;
   memcpy(start, head + at, SHOAL_MIN(n - at, sizeof start - 1));
-  if (strncasecmp(start, "<!doctype html", 14) == 0 || strncasecmp(start, "<html", 5) == 0)
-    return (shoal_data_alien){ "a web page", "the download of the file failed, get it again" };
-  if (strncasecmp(start, "<?xml", 5) == 0) return (shoal_data_alien){ "XML", TABLE_CURE("read_xml('FILE')") };
+  const shoal_alien failed = shoal_find_alien(head, n);
+  if (failed.cure) return failed;
+  if (strncasecmp(start, "<?xml", 5) == 0) return (shoal_alien){ "XML", TABLE_CURE("read_xml('FILE')") };
   if (strncasecmp(start, "@relation", 9) == 0)
-    return (shoal_data_alien){ "an ARFF table, of Weka", "sed '1,/^@data/Id' FILE >NEW.csv leaves its rows" };
+    return (shoal_alien){ "an ARFF table, of Weka", "sed '1,/^@data/Id' FILE >NEW.csv leaves its rows" };
   if (start[0] == '{' && holds(head, n, "\":"))
-    return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE', lines=True)") };
-  if (start[0] == '[' && holds(head, n, "{\"")) return (shoal_data_alien){ "JSON", TABLE_CURE("read_json('FILE')") };
-  return (shoal_data_alien){ NULL, NULL };
+    return (shoal_alien){ "JSON", TABLE_CURE("read_json('FILE', lines=True)") };
+  if (start[0] == '[' && holds(head, n, "{\"")) return (shoal_alien){ "JSON", TABLE_CURE("read_json('FILE')") };
+  return (shoal_alien){ NULL, NULL };
 }
 
-static shoal_data_alien alien_archive(const unsigned char *head, size_t n)
+static shoal_alien alien_archive(const unsigned char *head, size_t n)
 {
   if (holds(head, n, "[Content_Types].xml") || holds(head, n, "mimetypeapplication/vnd.oasis"))
-    return (shoal_data_alien){ "a spreadsheet", "save it as CSV" };
-  if (holds(head, n, "/data.pkl")) return (shoal_data_alien){ "a file of PyTorch", "save arrays with numpy.savez" };
-  return (shoal_data_alien){ "a zip archive", "unzip FILE unpacks it" };
+    return (shoal_alien){ "a spreadsheet", "save it as CSV" };
+  const shoal_alien torch = shoal_find_alien(head, n);
+  if (torch.what) return (shoal_alien){ torch.what, "save arrays with numpy.savez" };
+  return (shoal_alien){ "a zip archive", "unzip FILE unpacks it" };
 }
 
-shoal_data_alien shoal_data_find_alien(const unsigned char *head, size_t n)
+shoal_alien shoal_data_find_alien(const unsigned char *head, size_t n)
 {
   for (size_t i = 0; i < SHOAL_COUNT(aliens); i++)
     if (begins(head, n, aliens[i].at, aliens[i].magic, aliens[i].length)) return aliens[i].alien;
   if (n > 14 && begins(head, n, 0, "BM", 2) && begins(head, n, 6, "\0\0\0\0", 4))
-    return (shoal_data_alien){ "a BMP image", IMAGE_CURE };
-  if (n > 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5)
-    return (shoal_data_alien){ "a Python pickle, which can run code and is not loaded",
-                               "save its arrays with numpy.savez" };
+    return (shoal_alien){ "a BMP image", IMAGE_CURE };
+  const shoal_alien pickle = begins(head, n, 0, "PK", 2) ? (shoal_alien){ NULL, NULL } : shoal_find_alien(head, n);
+  if (pickle.what && !pickle.cure) return (shoal_alien){ pickle.what, "save its arrays with numpy.savez" };
   return alien_text(head, n);
 }
 
-char *shoal_data_alien_cure(const shoal_data_alien *alien, const char *path)
+char *shoal_data_alien_cure(const shoal_alien *alien, const char *path)
 {
   char word[SHOAL_WORD];
   shoal_str s = { 0 };
@@ -156,7 +155,7 @@ static shoal_status read_head(const char *path, unsigned char head[HEAD], size_t
   return st;
 }
 
-static shoal_status refuse(const char *path, shoal_data_alien alien)
+static shoal_status refuse(const char *path, shoal_alien alien)
 {
   char *cure = shoal_data_alien_cure(&alien, path);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is %s: %s", path, alien.what, cure);
@@ -170,13 +169,13 @@ shoal_status shoal_data_refuse_alien(const char *path, const char *kind)
   size_t n;
   bool packed;
   SHOAL_TRY(read_head(path, head, &n, &packed));
-  shoal_data_alien found = shoal_data_find_alien(head, n);
+  shoal_alien found = shoal_data_find_alien(head, n);
   const bool text = strcmp(kind, "text") == 0 && alien_text(head, n).what;
   const bool archive = begins(head, n, 0, "PK\3\4", 4) && strcmp(kind, "npy") != 0;
   if (archive) found = alien_archive(head, n);
-  if (is_hdf5(head, n)) found = (shoal_data_alien){ "an HDF5 file", "it needs no import, data.file takes it as it is" };
+  if (is_hdf5(head, n)) found = (shoal_alien){ "an HDF5 file", "it needs no import, data.file takes it as it is" };
   if (begins(head, n, 0, "\x89PNG", 4) || begins(head, n, 0, "\xff\xd8\xff", 3))
-    found = (shoal_data_alien){ "an image", "shoal data import images takes a folder with a folder for each class" };
+    found = (shoal_alien){ "an image", "shoal data import images takes a folder with a folder for each class" };
   return found.what && !text ? refuse(path, found) : SHOAL_OK;
 }
 
@@ -232,8 +231,8 @@ shoal_status shoal_data_refuse_source(const char *path)
     shoal_error_take(&ignored); /* opening it as HDF5 says what is wrong */
     return SHOAL_OK;
   }
-  shoal_data_alien alien = shoal_data_find_alien(head, n);
-  if (packed && is_hdf5(head, n)) alien = (shoal_data_alien){ "packed with gzip", "gunzip FILE unpacks it" };
+  shoal_alien alien = shoal_data_find_alien(head, n);
+  if (packed && is_hdf5(head, n)) alien = (shoal_alien){ "packed with gzip", "gunzip FILE unpacks it" };
   if (alien.what) return refuse(path, alien);
   format f = recognise(head, n);
   SHOAL_CHECK(!f.what, SHOAL_ERR_IO,

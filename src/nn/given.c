@@ -1,5 +1,6 @@
 /* See given.h. */
 #include "nn/given.h"
+#include "base/alien.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -155,8 +156,11 @@ static shoal_status read_scale(shoal_given *g, const json_t *facts)
 
 static shoal_status read_header(shoal_given *g, uint64_t size)
 {
-  uint8_t length[8] = { 0 };
+  uint8_t length[8] = { 0 }, head[4096];
+  const size_t begin = (size_t)SHOAL_MIN(size, sizeof head);
   char *text;
+  SHOAL_TRY(read_at(g, 0, head, begin));
+  SHOAL_TRY(shoal_refuse_alien_weights(g->path, head, begin));
   SHOAL_CHECK(size >= 8, SHOAL_ERR_IO,
               "%s is no safetensors, or damaged: it has %" PRIu64
               " bytes, where 8 tell the length of a header; copy or export it anew",
@@ -165,10 +169,8 @@ static shoal_status read_header(shoal_given *g, uint64_t size)
   uint64_t n = shoal_proto_little_endian(length, sizeof length);
   SHOAL_CHECK(n <= size - 8 && n <= MOST_HEADER, SHOAL_ERR_IO,
               "%s is no safetensors, or damaged: by its first 8 bytes its header has %" PRIu64
-              " bytes, and the file has %" PRIu64 " (at most %d are read)%s; copy or export it anew",
-              g->path, n, size, MOST_HEADER,
-              memcmp(length, "version ", 8) == 0 ? ": it is a pointer of Git LFS, and `git lfs pull` gets the file"
-                                                 : "");
+              " bytes, and the file has %" PRIu64 " (at most %d are read); copy or export it anew",
+              g->path, n, size, MOST_HEADER);
   SHOAL_TRY(shoal_limit_memory(g->path, "the header", n + 1, 16));
   SHOAL_TRY(SHOAL_ALLOC((size_t)n + 1, &text));
   shoal_status st = read_at(g, 8, text, (size_t)n);

@@ -3,6 +3,7 @@
  * Nothing in the file is believed: a message ends where the one around it ends, a tensor has as many bytes as its shape says,
  * counts are compared with what there is.  Messages within messages have a fixed depth, since graphs in attributes, which
  * loops and branches have, are refused. */
+#include "base/alien.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/limit.h"
@@ -721,6 +722,7 @@ static shoal_status read_graph(shoal_onnx_graph *g, shoal_proto_view in)
 
 static shoal_status read_model(shoal_onnx_graph *g)
 {
+  SHOAL_TRY(shoal_refuse_alien_weights(g->path, g->bytes, SHOAL_MIN(g->n, (size_t)4096)));
   shoal_proto_view in = { g->bytes, g->bytes + g->n, false }, graph = { 0 };
   for (shoal_proto_field f; shoal_proto_next(&in, &f);) {
     if (f.number == 7 && f.type == 2) graph = f.bytes;

@@ -8,10 +8,12 @@
 #include "base/str.h"
 #include "ckpt/folder.h"
 #include "report/ckpt.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Of a checkpoint with its shards; of one that does not verify, its main file. */
 static uint64_t bytes_on_disk(const shoal_ckpt_file *file, const shoal_ckpt *c)
@@ -78,8 +80,8 @@ static void list_row(shoal_str *s, const shoal_ckpt_file *file, const shoal_ckpt
     shoal_str_add(s, "%-22s %10" PRIu64 " %6" PRIu64 " %5" PRId64 " %-10s %10s  %-20s  good\n", name, i->step, i->epoch,
                   i->size, i->method, amount, i->created);
   else
-    shoal_str_add(s, "%-22s %10" PRIu64 " %6s %5s %-10s %10s  %-20s  DAMAGED: %s\n", name, file->step, "-", "-", "-",
-                  amount, "-", why);
+    shoal_str_add(s, "%-22s %10" PRIu64 " %6s %5s %-10s %10s  %-20s  %s: %s\n", name, file->step, "-", "-", "-", amount,
+                  "-", access(file->path, R_OK) != 0 && errno == EACCES ? "unknown" : "DAMAGED", why);
 }
 
 static void list_member(shoal_json *j, const shoal_ckpt_file *file, const shoal_ckpt *c, const char *why)

@@ -3,14 +3,17 @@
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { DEEPEST = 4, SILENT_S = 120 }; /* SILENT: as long as a lease lives without being touched */
 
@@ -239,8 +242,21 @@ static shoal_status visit_others(shoal_runs *runs, const char *dir, const char *
   return st;
 }
 
+/* True, with a warning: this user may not read what is there. */
+static bool is_closed(const char *dir)
+{
+  char *file = shoal_path_join(dir, "status.json");
+  const bool closed = (access(file, R_OK) != 0 && errno == EACCES) || (access(dir, R_OK) != 0 && errno == EACCES);
+  char *denied = closed ? shoal_why_denied(file) : NULL;
+  if (closed) shoal_warn("cannot look into %s: %s%s; it is not shown", dir, strerror(EACCES), denied);
+  free(denied);
+  free(file);
+  return closed;
+}
+
 static shoal_status visit(shoal_runs *runs, const char *dir, const char *prefix, int depth)
 {
+  if (is_closed(dir)) return SHOAL_OK;
   json_t *status = read_json(dir, "status.json"), *record = status ? read_json(dir, "job.json") : NULL;
   shoal_run_facts *r;
   if (!status) return visit_others(runs, dir, prefix, depth);

@@ -56,7 +56,7 @@ static char *owner_of(const struct stat *s)
               : shoal_strdup_printf("user %ld", (long)s->st_uid);
 }
 
-/* Adds whose folder is in the way, the deepest that can be looked at, and what to do. */
+/* Adds what to do about the folder in the way, the deepest that can be looked at. */
 static shoal_status refuse_folder(const char *dir, shoal_status st)
 {
   struct stat s;
@@ -68,11 +68,8 @@ static shoal_status refuse_folder(const char *dir, shoal_status st)
     if (stat(there, &s) != 0) continue;
     if (access(there, W_OK | X_OK) != 0 && errno == EACCES) {
       const bool mine = s.st_uid == geteuid();
-      char *owner = owner_of(&s);
-      shoal_str_add(&cure, "%s belongs to %s with mode %03o; `chmod %s %s`%s lets you in, or ", there, owner,
-                    (unsigned)s.st_mode & 07777, mine ? "u+rwx" : "1777", shoal_shell_word(there, word),
+      shoal_str_add(&cure, "`chmod %s %s`%s lets you in, or ", mine ? "u+rwx" : "1777", shoal_shell_word(there, word),
                     mine ? "" : " by its owner");
-      free(owner);
     }
     break;
   }

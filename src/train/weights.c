@@ -8,14 +8,19 @@
  *
  * A run that has a checkpoint of its own goes on from that, so that a job can be queued again with the same run file. */
 #include "base/crc32c.h"
+#include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/texts.h"
+#include "ckpt/folder.h"
 #include "nn/given.h"
 #include "train/network.h"
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- tensors of either kind of file ---- */
 
@@ -26,6 +31,7 @@ typedef struct {
   const shoal_given *given;
   const char *const *fresh; /* [n_fresh] layers of which nothing is taken */
   size_t n_fresh;
+  size_t skip; /* bytes in front of every name of a given file, "module." */
 } source;
 
 typedef struct {
@@ -46,7 +52,7 @@ static bool entry_at(const source *s, size_t i, entry *out)
   const shoal_given_tensor *t;
   if (s->given) {
     shoal_given_tensors(s->given, &t);
-    *out = (entry){ t[i].name, t[i].ndim, t[i].dim };
+    *out = (entry){ t[i].name + s->skip, t[i].ndim, t[i].dim };
     return true;
   }
   const shoal_ckpt_entry *e = &shoal_ckpt_get_index(s->ckpt)->at[i];
@@ -91,7 +97,7 @@ static shoal_status read_entry(const source *s, shoal_backend *b, const char *na
     return shoal_ckpt_get_arena(s->ckpt, b, full, n, x);
   }
   size_t count = shoal_given_tensors(s->given, &t), i = 0;
-  while (i < count && (strcmp(t[i].name, name) != 0 || t[i].count != n)) i++;
+  while (i < count && (strcmp(t[i].name + s->skip, name) != 0 || t[i].count != n)) i++;
   SHOAL_CHECK(i < count, SHOAL_ERR_INTERNAL, "%s: no tensor %s", shoal_given_path(s->given), name);
   SHOAL_TRY(shoal_window_open(b, SHOAL_WINDOW_WRITE, n, x, &w));
   shoal_status st = shoal_given_read(s->given, &t[i], w.at);
@@ -115,18 +121,45 @@ static bool is_fresh(const source *s, const char *tensor)
 
 typedef struct {
   const source *from;
-  shoal_str first;            /* what is wrong with the first tensor that does not match */
-  char layer[SHOAL_NAME_MAX]; /* its layer */
-  size_t faults;
+  shoal_str first;    /* what is wrong with the first tensor that does not match */
+  shoal_texts layers; /* of those that do not match */
+  size_t faults, lacks, fits;
 } comparison;
 
 /* Counts a fault; true if it is the first. */
 static bool is_first(comparison *c, const char *tensor)
 {
   const char *dot = strrchr(tensor, '.');
-  if (c->faults++ > 0) return false;
-  snprintf(c->layer, sizeof c->layer, "%.*s", dot ? (int)SHOAL_MIN(dot - tensor, SHOAL_NAME_MAX - 1) : 0, tensor);
-  return true;
+  char *layer = shoal_strdup_printf("%.*s", dot ? (int)(dot - tensor) : 0, tensor);
+  shoal_error ignored; /* of memory: the cure names a layer less */
+  bool known = false;
+  for (size_t i = 0; i < c->layers.n; i++) known |= strcmp(c->layers.at[i], layer) == 0;
+  if (!known && shoal_texts_add(&c->layers, layer) != SHOAL_OK) shoal_error_take(&ignored);
+  free(layer);
+  return c->faults++ == 0;
+}
+
+static bool is_at_fault(const comparison *c, const char *tensor)
+{
+  const source of = { .fresh = (const char *const *)c->layers.at, .n_fresh = c->layers.n };
+  return is_fresh(&of, tensor);
+}
+
+/* Draws anew what does not match, where that leaves a layer; caller frees. */
+static char *name_cure(const shoal_model *m, const comparison *c)
+{
+  enum { MOST = 12 };
+  shoal_str s = { 0 };
+  bool leaves = false;
+  for (int i = 0; i < m->params && !leaves; i++) leaves = !is_at_fault(c, m->param[i].name);
+  shoal_str_add(&s, "give weights of the same model options");
+  if (leaves && c->layers.n <= MOST) {
+    shoal_str_add(&s, ", or draw layers anew by --set %s", c->layers.n > 1 ? "'model.fresh=[" : "model.fresh=");
+    for (size_t i = 0; i < c->layers.n; i++)
+      shoal_str_add(&s, "%s%s", i ? "," : "", c->layers.at[i][0] ? c->layers.at[i] : "LAYER");
+    if (c->layers.n > 1) shoal_str_add(&s, "]'");
+  }
+  return s.text;
 }
 
 /* Looks for one tensor of the model in the file. */
@@ -136,12 +169,18 @@ static void compare(comparison *c, const char *name, int ndim, const uint64_t *d
   entry e;
   bool found = find_entry(c->from, name, &e);
   if (is_fresh(c->from, name)) return;
-  if (found && e.ndim == ndim && memcmp(e.dims, dims, (size_t)ndim * sizeof *dims) == 0) return;
+  if (found && e.ndim == ndim && memcmp(e.dims, dims, (size_t)ndim * sizeof *dims) == 0) {
+    c->fits++;
+    return;
+  }
+  c->lacks += !found;
   shoal_ckpt_shape_text(ndim, dims, now, sizeof now);
   if (!is_first(c, name)) return;
   if (found)
-    shoal_str_add(&c->first, "%s has the shape %s there and %s in this run's model", name,
-                  shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then), now);
+    shoal_str_add(&c->first, "%s has the shape %s there and %s in this run's model%s", name,
+                  shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then), now,
+                  ndim == 2 && e.ndim == 2 && e.dims[0] == dims[1] && e.dims[1] == dims[0] ? " (it is transposed)"
+                                                                                           : "");
   else
     shoal_str_add(&c->first, "it lacks %s %s of this run's model", name, now);
 }
@@ -199,12 +238,19 @@ static shoal_status match(const shoal_model *m, const source *from, const char *
   shoal_model_each_stat(m, compare_stat, &c);
   compare_rest(&c, m);
   if (c.faults > 1) snprintf(more, sizeof more, " (and %zu other%s)", c.faults - 1, c.faults == 2 ? "" : "s");
-  shoal_status st = c.faults == 0 ? SHOAL_OK
-                    : cure        ? SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s; %s", what, c.first.text, more, cure)
-                                  : SHOAL_FAIL(SHOAL_ERR_USAGE,
-                                               "%s: %s%s; give weights of the same model options, or draw layers anew by "
-                                                      "--set model.fresh=%s",
-                                               what, c.first.text, more, c.layer[0] ? c.layer : "LAYER");
+  entry e;
+  char shape[96], named[SHOAL_NAME_MAX + 160] = "";
+  if (c.fits == 0 && c.lacks > 0 && c.lacks + count_entries(from) == c.faults && count_entries(from) > 0 &&
+      entry_at(from, 0, &e))
+    snprintf(named, sizeof named,
+             "; none of its names is one of this model, its first is %.*s %s: write them as this model's",
+             SHOAL_NAME_MAX, e.name, shoal_ckpt_shape_text(e.ndim, e.dims, shape, sizeof shape));
+  char *own = cure ? NULL : name_cure(m, &c);
+  shoal_status st =
+      c.faults == 0 ? SHOAL_OK
+                    : SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s%s; %s", what, c.first.text, more, named, cure ? cure : own);
+  free(own);
+  shoal_texts_free(&c.layers);
   shoal_str_free(&c.first);
   return st;
 }
@@ -284,10 +330,27 @@ static shoal_status identify(const source *s, uint32_t *crc)
   return SHOAL_OK;
 }
 
+/* How long what DataParallel, compile and others put in front of all names is, "module.": 0 if the names are not the model's
+ * behind it. */
+static size_t find_prefix(const shoal_model *m, const source *s)
+{
+  const shoal_given_tensor *t;
+  size_t n = shoal_given_tensors(s->given, &t), same = 0;
+  if (n == 0) return 0;
+  for (bool go_on = true; go_on; same += go_on) {
+    go_on = t[0].name[same] != '\0';
+    for (size_t i = 1; i < n && go_on; i++) go_on = t[i].name[same] == t[0].name[same];
+  }
+  for (size_t at = 0; at < same; at++)
+    if ((at == 0 || t[0].name[at - 1] == '.') && has_tensor(m, t[0].name + at)) return at;
+  return 0;
+}
+
 static source source_of(const shoal_session *s)
 {
   source from = { .ckpt = s->world.weights, .given = s->world.given };
   from.n_fresh = shoal_config_words(s->world.config, "model.fresh", &from.fresh);
+  if (from.given) from.skip = find_prefix(s->run.model, &from);
   return from;
 }
 
@@ -313,6 +376,17 @@ static shoal_status check_weights_alone(const shoal_session *s, const char *path
               "--resume %s and model.weights %s both say where weights come from: --resume goes on with that run, "
               "model.weights begins a new one; leave one out",
               resume, path);
+  struct stat there;
+  char *folder = stat(path, &there) == 0 && S_ISDIR(there.st_mode) ? shoal_path_join(path, "ckpt") : NULL;
+  shoal_ckpt_folder inside = { 0 };
+  shoal_status st = folder ? shoal_ckpt_folder_scan(folder, &inside) : SHOAL_OK;
+  if (folder && st == SHOAL_OK)
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
+                    "model.weights: %s is a folder: give a checkpoint%s%s, or a file of safetensors or ONNX", path,
+                    inside.n ? ", as " : "", inside.n ? inside.at[0].path : "");
+  shoal_ckpt_folder_free(&inside);
+  free(folder);
+  SHOAL_TRY(st);
   SHOAL_CHECK(
       !shoal_folder_holds(&s->world.folder, path), SHOAL_ERR_USAGE,
       "model.weights names %s, a checkpoint of the run in this folder, which goes on from its newest one and does "
@@ -368,8 +442,11 @@ static shoal_status tell(shoal_session *s, const source *from)
   s->model.weights_checksum = crc;
   for (int i = 0; i < m->params; i++) drawn += is_fresh(from, m->param[i].name);
   if (from->given) {
+    const shoal_given_tensor *t;
+    shoal_given_tensors(from->given, &t);
     shoal_info("weights from %s (checksum %08x), a new schedule from epoch 0, a new optimizer",
                shoal_given_path(from->given), (unsigned)crc);
+    if (from->skip) shoal_info("its names are taken without the \"%.*s\" in front of them", (int)from->skip, t[0].name);
   } else {
     const shoal_ckpt_info *info = shoal_ckpt_get_info(from->ckpt);
     shoal_info("weights from %s (checksum %08x: run %s, method %s, step %llu), a new schedule from epoch 0, a new "

@@ -138,8 +138,9 @@ def test_disk_quota(glyphs):
     quota(0, env={"QUOTA_LEFT_KIB": "20000"}, **nobody)
     os.mkdir("stage", 0o555)
     r = quota(7, *sets(data__stage="stage/deep", run__name="s"), env={}, **nobody)
-    words = rf"stage belongs to .*user {os.geteuid()}\) with mode 555; `chmod {'1777 stage` by its owner' if nobody else 'u.rwx stage`'} lets you in"
-    assert re.search(rf"data.stage: cannot make the folder stage/deep: Permission denied \(host \S+\): {words}, or give another folder", r.stderr), said(r)
+    words = f"`chmod {'1777 stage` by its owner' if nobody else 'u.rwx stage`'} lets you in"
+    assert re.search(rf"data.stage: cannot make the folder stage/deep: Permission denied \(stage belongs to .*user {os.geteuid()}, with mode 555\) "
+                     rf"\(host \S+\): {words}, or give another folder", r.stderr), said(r)
     if os.geteuid() == 0:
         quota(0, *sets(run__name="root"), env={"QUOTA_LEFT_KIB": "1"})
 

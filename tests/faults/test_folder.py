@@ -434,11 +434,24 @@ def test_folder_not_writable(glyphs):
     shutil.copy(program(), ".")  # the build may be in a folder of root's own
     r = run(["./shoal", "train", *BASE, *sets(run__name="r", run__epochs=9)], code=7, **nobody)
     os.chmod("runs/r/ckpt", before)
-    assert "cannot create runs/r/ckpt/step.h5: Permission denied; run.dir and run.name" in r.stderr, said(r)
+    assert re.search(r"cannot create runs/r/ckpt/step.h5: Permission denied \(runs/r/ckpt belongs to .*user \d+, with mode 555\); run.dir and run.name",
+                     r.stderr), said(r)
     assert "to stop with a checkpoint" not in r.stdout and status("r")["step"] == steps, said(r)
     os.chmod(newest("r"), 0)  # of somebody with another umask
     r = run(["./shoal", "train", *BASE, *sets(run__name="r", run__epochs=9)], code=7, **nobody)
-    assert_one_error(r, f"cannot open {newest('r')}: Permission denied", "it may be whole", "made readable, or moved away")
+    assert_one_error(r, f"cannot open {newest('r')}: Permission denied (it belongs to ", " with mode 000; `chmod ",
+                     f" {newest('r')}`", "makes it readable); it may be whole", "made readable, or moved away")
+    r = run(["./shoal", "ckpt", "list", "runs/r"], **nobody)
+    assert "unknown: cannot open" in r.stdout and "DAMAGED" not in r.stdout, r.stdout
+    modes = {d: os.stat(d).st_mode for d in ("runs/r", "runs/r/status.json")}
+    for shut in modes:  # of a colleague: named by all verbs, not taken for absent
+        os.chmod(shut, 0)
+        r = run(["./shoal", "status"], **nobody)
+        assert "cannot look into runs/r: Permission denied" in r.stderr and "makes it readable); it is not shown" in r.stderr, said(r)
+        assert_one_error(run(["./shoal", "watch", "--once", "runs/r"], code=7, **nobody), "Permission denied", "makes it readable")
+        if shut == "runs/r":
+            assert_one_error(run(["./shoal", "trace", "show", "runs/r"], code=7, **nobody), "Permission denied (runs/r belongs to")
+        os.chmod(shut, modes[shut])
     assert status("r")["step"] == steps, status("r")
 
 

@@ -117,7 +117,8 @@ def test_weights_fresh(glyphs, method):
             assert np.array_equal(new[name], (drawn if "fc3" in name else old)[name]), f"{weights}: {name}"
     wider = [*base, *sets(model__widths="[16,12,9]", model__weights="old.safetensors")]
     r = train(2, "bad", *wider, code=2)
-    assert_one_error(r, "old.safetensors does not fit: fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)", "model.fresh=fc3")
+    assert_one_error(r, "old.safetensors does not fit: fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)",
+                     "draw layers anew by --set 'model.fresh=[fc3,fc4]'")
     train(2, "wide", *wider, *sets(model__fresh="[fc3,fc4]"))
     r = train(2, "bad", *wider, *sets(model__fresh="[fc9]"), code=2)
     assert_one_error(r, "model.fresh names fc9")
@@ -125,6 +126,18 @@ def test_weights_fresh(glyphs, method):
         whole = f.read()
     n = int.from_bytes(whole[:8], "little")
     header, size = json.loads(whole[8:8 + n]), len(whole)
+    text = whole[8:8 + n].decode()
+    for new, code in (("module.fc", 0), ("seq", 2)):  # what is in front of all names is left out
+        changed = text.replace('"fc', f'"{new}').encode()
+        with open("other.safetensors", "wb") as f:
+            f.write(len(changed).to_bytes(8, "little") + changed + whole[8 + n:])
+        r = train(2, new, *base, *sets(model__weights="other.safetensors"), code=code)
+        if code == 0:
+            assert 'taken without the "module." in front of them' in r.stdout, r.stdout
+            assert_equal(newest("old"), newest(new), "names with a prefix", "model/")
+        else:
+            assert_one_error(r, "lacks fc1.weight [16, ", "(and 15 others); none of its names is one of this model, its first is seq")
+    assert_one_error(train(2, "bad", *base, *sets(model__weights="runs/old"), code=2), "runs/old is a folder: give a checkpoint, as runs/old/ckpt/step-")
     last = max((k for k in header if k != "__metadata__"), key=lambda k: header[k]["data_offsets"][1])
     begin, end = header[last]["data_offsets"]
     count, shape = end - begin, header[last]["shape"]
@@ -135,7 +148,13 @@ def test_weights_fresh(glyphs, method):
             f.write(content)
         assert_one_error(train(2, "bad", *base, *sets(model__weights="bad.safetensors"), code=7), *words)
         assert not os.path.exists("runs/bad/ckpt")
-    bad(b"version https://git-lfs.github.com/spec/v1\n", "and the file has 43 (at most 100000000 are read): it is a pointer of Git LFS")
+    for name, content, words in (  # downloads that failed, and a file of PyTorch
+            ("bad.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS without the data: git lfs pull fetches that"),
+            ("bad.onnx", b"<!DOCTYPE html><html></html>\n" * 9, "a web page: the download of the file failed, get it again"),
+            ("bad.h5", b"PK\3\4" + bytes(26) + b"net/data.pkl", "a file of PyTorch: weights are read as safetensors, which safetensors.torch.save_file")):
+        with open(name, "wb") as f:
+            f.write(content)
+        assert_one_error(train(1, "bad", *base, *sets(model__weights=name), code=7), f"model.weights: {name} is {words}")
     bad(whole[:-4], f"{takes}[{begin}, {end}] hold {count} and end at byte {size} of a file of {size - 4}; copy or export it anew")
     at = 8 + n + begin
     bad(whole[:at] + b"\0\0\xc0\x7f" + whole[at + 4:], f"number 0 of {count // 4} of {last} is nan as a 32-bit float",

@@ -178,9 +178,14 @@ def test_images_empty_class():
     put("set/emu/more/1.png", png(pixels(1, 4, 4)))
     left_out = "has no image and is left out of the classes: it"
     assert load("images", "set", "--test-share", "0.25").stderr.splitlines() == [
-        f"shoal: warning: set/bee {left_out} is empty", f"shoal: warning: set/dog {left_out} holds only notes.txt and 1 other files",
+        f"shoal: warning: set/bee {left_out} is empty", f"shoal: warning: set/dog {left_out} holds only notes.txt and 1 other file",
         f"shoal: warning: set/emu {left_out} holds only folders, which are not looked into"]
     assert names() == (["ant", "cow", "elk"], 3) and sorted(made()[1]) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    put("set/bee/1.png", b"version https://git-lfs.github.com/spec/v1\n")
+    assert f"set/bee {left_out} holds only 1.png, which is a pointer of Git LFS without the data" in load("images", "set").stderr
+    os.makedirs("clone/a")
+    os.rename("set/bee/1.png", "clone/a/1.png")
+    assert_one_error(load("images", "clone", code=7), "clone/a/1.png is a pointer of Git LFS without the data: git lfs pull fetches that")
 
 
 def test_images_empty_in_split():

@@ -369,9 +369,22 @@ def test_names_on_one_line():
 def test_other_header():
     """A second file with other columns is not read as if it had the same."""
     with open("more.csv", "w") as f:
-        f.write("b,a,y\n" + ROWS)
-    assert_one_error(load("a,b,y\n" + ROWS, "more.csv", code=7), 'more.csv:1:3: this header has "a" as column 2, that of t.csv has "b"',
+        f.write("b,z,y\n" + ROWS)
+    assert_one_error(load("a,b,y\n" + ROWS, "more.csv", code=7), 'more.csv:1:3: this header has "z" as column 2, that of t.csv has "b"',
                      "the same columns in the same order")
+    with open("test.csv", "w") as f:  # the same ones in another order, with a header in the middle
+        f.write("y,b,a\n1,2,3\n0,4,5\ny,b,a\n1,6,7\n")
+    r = load("a,b,y\n" + ROWS, "test.csv")
+    assert "test.csv: its columns are in another order, and are taken by their names\n" in r.stdout, r.stdout
+    x, y = made("test")
+    assert x.tolist() == [[3, 2], [5, 4], [7, 6]] and y.tolist() == [1, 0, 1], f"{x} {y}"
+    with open("test.csv", "w") as f:
+        f.write("y,b,b\n1,2,3\n")
+    assert_one_error(load("a,b,y\n" + ROWS, "test.csv", code=7), 'this header has "b" as column 3, that of t.csv has "y"')
+    with open("test.csv", "w") as f:
+        f.write("y,b,a\n1,2,3\n0,x,5\n")
+    assert_one_error(load("a,b,y\n" + ROWS, "test.csv", code=7), 'test.csv:3:3: "x" in column 2, "b" is not a number')
+    assert_one_error(load("a,b,y\n1,2,3,0\n" + ROWS, code=7), "this row has 4 fields, the first row has 3; put a field that holds the separator in double quotes")
 
 
 def test_file_without_labels():
@@ -381,7 +394,9 @@ def test_file_without_labels():
             f.write(rest + "1,2\n")
         assert_one_error(load(head + ROWS.replace(".5", ""), "test.csv", code=7, name="train.csv"),
                          "test.csv:1:3: this row has 2 fields, the first row of train.csv has 3; ",
-                         'the label, "y", is missing: nothing can be tested without, leave the file out')
+                         'the label, "y", is missing: nothing can be tested without, leave the file out (for shoal predict, import it alone with --like RUN)')
+    assert_one_error(load("a,b\n1,2\n", "train.csv", code=7, name="test.csv"),
+                     'this row has 3 fields, the first row of test.csv has 2; test.csv lacks "y": if that is the label, nothing can be learnt of it')
 
 
 def test_row_without_end():

@@ -214,7 +214,7 @@ shoal_status shoal_watch_device(void *world, double seconds, const char *what)
   if (seconds < o->hang_s && !warns) return SHOAL_OK;
   snprintf(text, sizeof text,
            "rank %d (%s): its device %s has not ended what it was asked for, for %.3g s in training step %llu: %s",
-           w->rank, p->host, p->gpu, seconds, (unsigned long long)w->step, what);
+           w->rank, p->host, p->gpu ? p->gpu->id : "", seconds, (unsigned long long)w->step, what);
   if (seconds < o->hang_s) {
     shoal_warn("%s; giving up after %.3g s", text, o->hang_s);
     return SHOAL_OK;

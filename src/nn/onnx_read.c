@@ -171,7 +171,22 @@ static shoal_status take_place(shoal_onnx_graph *g, shoal_proto_view in, shoal_o
   return SHOAL_OK;
 }
 
-/* The file beside this one: in the same folder or below it, since who made this file chose the name. */
+/* Whether what was opened lies in the folder or below it once links are followed: of the open file, so that nobody can exchange a
+ * link in between. */
+static bool is_below(int fd, const char *path, const char *folder)
+{
+  char link[64];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  char *file = realpath(link, NULL), *top = realpath(folder, NULL);
+  if (!file) file = realpath(path, NULL);
+  const size_t n = top ? strlen(top) : 0;
+  const bool below = file && n && strncmp(file, top, n) == 0 && (file[n] == '/' || n == 1);
+  free(file);
+  free(top);
+  return below;
+}
+
+/* The file beside this one: in the same folder or below it, since who made this file chose the name, and may have made links. */
 static shoal_status open_beside(const shoal_onnx_graph *g, const shoal_onnx_tensor *t, int *fd, uint64_t *size)
 {
   const char *name = t->beside;
@@ -180,9 +195,19 @@ static shoal_status open_beside(const shoal_onnx_graph *g, const shoal_onnx_tens
     below = below && !(strncmp(at, "..", 2) == 0 && (at[2] == '/' || !at[2]));
   SHOAL_CHECK(below, SHOAL_ERR_IO, "%s has its weights in \"%s\"; only files in its own folder are read", g->path,
               name);
+  char *folder = shoal_strdup_printf("%.*s.", (int)(shoal_path_base(g->path) - g->path), g->path);
   char *path = shoal_strdup_printf("%.*s%s", (int)(shoal_path_base(g->path) - g->path), g->path, name);
   shoal_status st = shoal_open_file(path, fd, size);
   st = shoal_error_prefix(st, "%s has its weights in another file: ", g->path);
+  if (st == SHOAL_OK && !is_below(*fd, path, folder)) {
+    close(*fd);
+    st = SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s has its weights in \"%s\", which is behind a link that leads out of its folder; only files in "
+                    "its own folder are read: if you made the link, copy the whole folder with cp -rL, which puts "
+                    "files in place of links, and import from there",
+                    g->path, name);
+  }
+  free(folder);
   free(path);
   return st;
 }

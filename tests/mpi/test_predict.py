@@ -4,6 +4,8 @@ import glob
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import types
 
@@ -218,6 +220,33 @@ def test_torch(work, path):
     shoal("predict", "runs/r", "data.h5", "-o", "p.h5")
     e = np.exp(given["logits"] - given["logits"].max(1, keepdims=True))
     assert read("p.h5")["probability"] == pytest.approx(e / e.sum(1, keepdims=True), abs=1e-5)
+    if os.path.exists(f"{path}.data"):
+        check_links(path)
+
+
+def check_links(path):
+    """Weights beside a network are read through links that stay in its folder, and through none that leads out of it."""
+    name = os.path.basename(path) + ".data"
+    for folder in ("stays/deep", "leaves", "between"):
+        os.makedirs(folder)
+    shutil.copy(path, "stays/net.onnx")
+    shutil.copy(f"{path}.data", "stays/deep/weights")
+    os.symlink("deep/weights", f"stays/{name}")
+    shoal("model", "import", "stays/net.onnx", "-o", "stays.yaml")
+    shutil.copy(path, "leaves/net.onnx")
+    os.symlink("../stays/deep/weights", f"leaves/{name}")
+    with open(path, "rb") as f:  # the same length, so that no size in the file changes
+        text = f.read().replace(name.encode(), b"sub/".ljust(len(name), b"w"))
+    with open("between/net.onnx", "wb") as f:
+        f.write(text)
+    os.symlink("../stays/deep", "between/sub")
+    shutil.copy(f"{path}.data", "stays/deep/" + "w" * (len(name) - 4))
+    for folder in ("leaves", "between"):
+        r = shoal("model", "import", f"{folder}/net.onnx", "-o", "out.yaml", code=7)
+        assert_one_error(r, f"{folder}/net.onnx has its weights in", "which is behind a link that leads out of its folder", "cp -rL")
+        assert not os.path.exists("out.yaml") and not os.path.exists("out.safetensors")
+        subprocess.run(["cp", "-rL", folder, f"{folder}.own"], check=True)
+        shoal("model", "import", f"{folder}.own/net.onnx", "-o", f"{folder}.yaml")
 
 
 @pytest.fixture

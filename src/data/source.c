@@ -74,11 +74,9 @@ static shoal_status stream_fault(const shoal_source *s)
     return SHOAL_FAIL(SHOAL_ERR_IO, "cannot read %s at %s %llu: %s", s->path, shoal_source_unit(s),
                       (unsigned long long)s->offset, strerror(errno));
   if (code == Z_BUF_ERROR)
-    return SHOAL_FAIL(SHOAL_ERR_IO,
-                      "%s is cut short: its gzip stream stops at unpacked byte %llu; fetch the file again", s->path,
-                      (unsigned long long)s->offset);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged at unpacked byte %llu (%s); fetch the file again", s->path,
-                    (unsigned long long)s->offset, words);
+    return SHOAL_FAIL(SHOAL_ERR_IO, "%s is cut short: its gzip stream stops before its end; fetch the file again",
+                      s->path);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged (%s); fetch the file again", s->path, words);
 }
 
 /* What is packed tighter than this is a repetition made to fill memory or disks. */

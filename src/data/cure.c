@@ -69,7 +69,15 @@ static char *rewrite_command(const char *path, const char *const *names, size_t 
 
 /* ---- refusals ---- */
 
-typedef enum { LABELS_FINE, LABELS_ONE_HOT, LABELS_ROW, LABELS_FLOATS, LABELS_NAMES, LABELS_HOPELESS } label_form;
+typedef enum {
+  LABELS_FINE,
+  LABELS_ONE_HOT,
+  LABELS_ROW,
+  LABELS_FLOATS,
+  LABELS_NAMES,
+  LABELS_BITS,
+  LABELS_HOPELESS
+} label_form;
 
 /* Elements of an array all of whose dimensions but one are 1; 0 of others. */
 static uint64_t vector_length(const shoal_h5_facts *f)
@@ -91,6 +99,7 @@ static label_form label_form_of(const shoal_h5_facts *f)
   if (number && f->ndim == 2 && !column) return LABELS_ONE_HOT;
   if (f->class == SHOAL_H5_FLOAT && column) return LABELS_FLOATS;
   if (name && column) return LABELS_NAMES;
+  if (f->class == SHOAL_H5_BITS && column) return LABELS_BITS;
   return number ? LABELS_FINE : LABELS_HOPELESS;
 }
 
@@ -118,13 +127,15 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
     how.value = "numpy.lib.recfunctions.structured_to_unstructured(y[n]).astype('f4')";
   } else if (strcmp(f->described, "enumeration {FALSE, TRUE}") == 0) { /* as h5py writes truth values */
     how.value = "y[n].astype('u1')";
+  } else if (f->class == SHOAL_H5_BITS) { /* as PyTables writes them; h5py reads unsigned integers */
+    how.value = "y[n]";
   }
   if (f->only_numbers && strncmp(f->described, "compound {r: f", 14) == 0) /* as h5py writes them */
     return SHOAL_FAIL(SHOAL_ERR_IO,
                       "%s: /%s holds complex numbers, %s: write real ones, such as numpy.abs of them, or both parts as "
                       "features of their own",
                       d->path, name, f->described);
-  if (!rows && f->class != SHOAL_H5_ENUM)
+  if (!rows && f->class != SHOAL_H5_ENUM && f->class != SHOAL_H5_BITS)
     return SHOAL_FAIL(SHOAL_ERR_IO,
                       "%s: /%s holds no numbers but %s: samples are numbers in one array, all of one shape", d->path,
                       name, f->described);

@@ -85,7 +85,7 @@ static void add_type(hid_t type, int depth, shoal_str *out)
     shoal_str_add(out, "opaque data of %zu bytes", size);
     break;
   case H5T_BITFIELD:
-    shoal_str_add(out, "bit fields of %zu bytes", size);
+    shoal_str_add(out, "bit fields of %zu byte%s", size, size == 1 ? "" : "s");
     break;
   default:
     shoal_str_add(out, "an unknown type of %zu bytes", size);
@@ -115,6 +115,8 @@ static shoal_h5_class class_of(hid_t type)
     return SHOAL_H5_ENUM;
   case H5T_STRING:
     return SHOAL_H5_TEXT;
+  case H5T_BITFIELD:
+    return SHOAL_H5_BITS;
   case H5T_COMPOUND:
     return has_members(type, false) ? SHOAL_H5_RECORD : SHOAL_H5_OTHER;
   default:

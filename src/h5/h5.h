@@ -75,6 +75,7 @@ typedef enum {
   SHOAL_H5_FLOAT,
   SHOAL_H5_ENUM,
   SHOAL_H5_TEXT,
+  SHOAL_H5_BITS,   /* bit fields, as PyTables writes truth values */
   SHOAL_H5_RECORD, /* compound, of numbers, texts and enumerations */
 } shoal_h5_class;
 #define SHOAL_H5_NO_OFFSET UINT64_MAX

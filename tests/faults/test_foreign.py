@@ -257,7 +257,30 @@ def test_several_members():
     assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
 
 
+def bits(values, bytes_each=1):
+    """As PyTables writes truth values."""
+    def write(f, name, rows):
+        data = np.ascontiguousarray(values[rows], f"u{bytes_each}")
+        kind = h5py.h5t.STD_B8LE if bytes_each == 1 else h5py.h5t.STD_B16LE
+        group, _, last = name.rpartition("/")
+        h5py.h5d.create(f.require_group(group or "/").id, last.encode(), kind, h5py.h5s.create_simple(data.shape)).write(
+            h5py.h5s.ALL, h5py.h5s.ALL, data, mtype=kind)
+    return write
+
+
+def test_bit_labels():
+    make("a.h5", y=bits(CLASSES > 0))
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "a.h5: /train/y holds no numbers but bit fields of 1 byte; labels are one class number")
+    run_cure(r)
+    assert "2 classes" in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("a.h5") as f:
+        assert (f["train/y"][()] == (CLASSES > 0)[:TRAIN]).all() and (f["test/y"][()] == (CLASSES > 0)[TRAIN:]).all()
+
+
 @pytest.mark.parametrize("words, x, want", (
+    ("bit fields of 1 byte", bits(X > 0), (X > 0).astype("u1")),
+    ("bit fields of 2 bytes", bits(X > 0, 2), (X > 0).astype("u1")),
     ("enumeration {FALSE, TRUE}", X > 0, (X > 0).astype("u1")),
     ("enumeration {NO, YES}", lambda f, name, rows: f.create_dataset(
         name, data=np.sign(X[rows]).astype("i1"), dtype=h5py.enum_dtype({"NO": -1, "YES": 1}, "i1")), np.sign(X)),

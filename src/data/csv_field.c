@@ -18,12 +18,52 @@ static bool is_one_of(const char *text, const char *const *words, size_t n)
   return false;
 }
 
+static const char *behind_sign(const char *text)
+{
+  return text + (*text == '-' || *text == '+');
+}
+
+/* What programs print for the results of computations that are no finite numbers. */
+typedef enum { RESULT_NONE, RESULT_NAN, RESULT_INFINITE } result;
+
+/* "1.#INF00e+000", as programs of Visual C print them: with few digits the letters are cut and rounded like digits, #IND and #INF to
+ * #J or #IO, so that the sign has to tell which it was: the NaN of computations, #IND, has a minus. */
+static result visual_c_result(const char *text)
+{
+  const char *c = behind_sign(text);
+  if (c[0] != '1' || (c[1] != '.' && c[1] != ',') || c[2] != '#' || !isalpha((unsigned char)c[3])) return RESULT_NONE;
+  c += 3;
+  const size_t letters = strspn(c, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  if (c[letters + strspn(c + letters, "0123456789eE+-")]) return RESULT_NONE;
+  if (strncasecmp(c, "inf", 3) == 0) return RESULT_INFINITE;
+  if (strncasecmp(c, "ind", 3) == 0 || strchr("qQrRsS", *c)) return RESULT_NAN;
+  return *text == '-' ? RESULT_NAN : RESULT_INFINITE;
+}
+
+/* "nan", "-nan(ind)", "NaN(0x7ff8)", "NaNQ" */
+static bool is_nan(const char *text)
+{
+  static const char *const errors[] = { "#div/0!", "#num!", "#value!" };
+  const char *c = behind_sign(text);
+  if (is_one_of(text, errors, SHOAL_COUNT(errors))) return true;
+  if (strncasecmp(c, "nan", 3) != 0) return false;
+  c += 3;
+  c += *c && strchr("qQsS", *c);
+  return !*c || (*c == '(' && strchr(c, ')') == c + strlen(c) - 1);
+}
+
+static result result_of(const char *text)
+{
+  static const char *const infinite[] = { "inf", "infinity", "\xe2\x88\x9e" };
+  if (is_nan(text)) return RESULT_NAN;
+  return is_one_of(behind_sign(text), infinite, SHOAL_COUNT(infinite)) ? RESULT_INFINITE : visual_c_result(text);
+}
+
 bool shoal_csv_marks_gap(const char *text)
 {
-  static const char *const none[] = { "na",   "n/a",     "nan",     "-nan",  "null",  "none",   "nil",   "nat",
-                                      "<na>", "?",       "-",       ".",     "#n/a",  "#na",    "k.a.",  "k. a.",
-                                      "\\n",  "#div/0!", "#value!", "#num!", "#ref!", "#name?", "#null!" };
-  return is_one_of(text, none, SHOAL_COUNT(none));
+  static const char *const none[] = { "na", "n/a",  "null", "none", "nil",   "nat", "<na>",  "?",      "-",
+                                      ".",  "#n/a", "#na",  "k.a.", "k. a.", "\\n", "#ref!", "#name?", "#null!" };
+  return is_one_of(text, none, SHOAL_COUNT(none)) || result_of(text) == RESULT_NAN;
 }
 
 static bool is_truth(const char *text)
@@ -122,8 +162,10 @@ static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, cha
   const bool none = l->label == SHOAL_CSV_NO_LABEL && !l->like;
   snprintf(out, SHOAL_CSV_REASON,
            "%s; features are numbers: %s--missing mean fills such fields%s, --missing drop leaves their rows out%s",
-           f->text[0] ? "marks a missing value" : "is empty", none ? "--like RUN " : "",
-           none || l->like ? " with the mean that the model was trained with" : "", drop);
+           !f->text[0]                        ? "is empty"
+           : result_of(f->text) == RESULT_NAN ? "is not a number (NaN), which marks a missing value"
+                                              : "marks a missing value",
+           none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "", drop);
 }
 
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
@@ -136,14 +178,20 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
            or_drop(l, f->column, drop), l->words.len && others_have_numbers(l, f->column) ? l->words.text : "");
 }
 
-static const char *behind_sign(const char *text)
+static void explain_infinite(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file,
+                             char out[SHOAL_CSV_REASON])
 {
-  return text + (*text == '-' || *text == '+');
-}
-
-static bool is_infinite(const char *text)
-{
-  return strcasecmp(behind_sign(text), "inf") == 0 || strcasecmp(behind_sign(text), "infinity") == 0;
+  char drop[64], nan[SHOAL_WORD + 192] = "";
+  const char *value = behind_sign(f->text);
+  if (result_of(f->text) == RESULT_INFINITE && strlen(value) < 32) {
+    const int dot = (int)strcspn(value, ".");
+    snprintf(nan, sizeof nan,
+             ", or write nan for it, as sed 's/%s%.*s%s%s%s/nan/g' %s >NEW does, and give --missing drop",
+             isalpha((unsigned char)*value) ? "\\<" : "", dot, value, value[dot] ? "[.]" : "",
+             value[dot] ? value + dot + 1 : "", isalpha((unsigned char)*value) ? "\\>" : "", file);
+  }
+  snprintf(out, SHOAL_CSV_REASON, "is infinite, so not finite; features are finite numbers: remove the row%s%s", nan,
+           or_drop(l, f->column, drop));
 }
 
 static bool is_base_16(const char *text)
@@ -167,8 +215,8 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   or_drop(l, f->column, drop);
   if (!text[0] || shoal_csv_marks_gap(text))
     explain_gap(l, f, out);
-  else if ((f->number && !isfinite(f->value)) || is_infinite(text))
-    snprintf(out, SHOAL_CSV_REASON, "is not finite; features are finite numbers: remove the row%s", drop);
+  else if ((f->number && !isfinite(f->value)) || result_of(text) == RESULT_INFINITE)
+    explain_infinite(l, f, file, out);
   else if (f->number || (isinf(strtod(text, &end)) && end > text && !*end))
     snprintf(out, SHOAL_CSV_REASON, "is larger than any 32-bit float: divide the column by a power of ten%s", drop);
   else if (is_base_16(text))

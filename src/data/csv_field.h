@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!". */
+/** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!", "-1.#IND", "-nan(ind)". */
 bool shoal_csv_marks_gap(const char *text);
 
 enum { SHOAL_CSV_REASON = 768 + SHOAL_WORD };

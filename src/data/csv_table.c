@@ -57,8 +57,9 @@ static void look_for_proof(shoal_csv_table *t, const shoal_csv *c, size_t column
     t->doubt = w;
 }
 
-static void note_gap(shoal_csv_table *t, const shoal_csv *c, size_t column)
+static void note_gap(shoal_csv_table *t, const shoal_csv *c, size_t column, size_t feature)
 {
+  t->gaps.by_feature[feature]++;
   if (t->gaps.fields++ > 0) return;
   t->gaps.path = c->path;
   t->gaps.line = c->fields[column].line;
@@ -71,7 +72,7 @@ static shoal_status read_feature(shoal_csv_table *t, shoal_csv *c, size_t i, siz
   char thousands;
   const char *text = c->fields[i].text;
   if (t->args->missing && (!text[0] || shoal_csv_marks_gap(text))) {
-    note_gap(t, c, i);
+    note_gap(t, c, i, feature);
     *out = NAN;
     return SHOAL_OK;
   }
@@ -96,6 +97,19 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   return shoal_csv_classes_add(&t->classes, c->path, label, out);
 }
 
+static bool drops_gaps(const shoal_csv_table *t)
+{
+  return t->args->missing && strcmp(t->args->missing, "drop") == 0;
+}
+
+static shoal_status note_lost(shoal_csv_table *t, const shoal_csv *c)
+{
+  int32_t unused;
+  const size_t label = t->layout.label;
+  if (label == SHOAL_CSV_NO_LABEL || !c->fields[label].text[0]) return SHOAL_OK;
+  return shoal_csv_classes_add(&t->gaps.lost, c->path, &c->fields[label], &unused);
+}
+
 static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
 {
   const shoal_csv_layout *l = &t->layout;
@@ -107,7 +121,7 @@ static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
     if (i != l->label && !l->dropped[i]) SHOAL_TRY(read_feature(t, c, i, l->place[i], &x[l->place[i]]));
   if (t->gaps.fields > gaps) {
     t->gaps.rows++;
-    if (strcmp(t->args->missing, "drop") == 0) return SHOAL_OK;
+    if (drops_gaps(t)) return note_lost(t, c);
   }
   SHOAL_TRY(read_label(t, c, &t->y[t->rows]));
   t->test[t->rows++] = test;
@@ -261,6 +275,7 @@ static shoal_status find_layout(shoal_csv_table *t, const char *text, size_t n)
   const char signs[] = { '\0', '.', ',' };
   SHOAL_TRY(shoal_csv_layout_find(t->args, t->like, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
   SHOAL_TRY(shoal_narrow_init(&t->narrow, t->layout.features));
+  SHOAL_TRY(SHOAL_ALLOC(t->layout.features, &t->gaps.by_feature));
   return SHOAL_ALLOC(t->layout.features, &t->thousands);
 }
 
@@ -268,6 +283,7 @@ static shoal_status read_file(shoal_csv_table *t, size_t source, bool test)
 {
   const char *path = t->args->sources[source];
   size_t n, before = t->rows;
+  const size_t gaps = t->gaps.rows;
   char *text;
   shoal_csv c = { 0 };
   SHOAL_TRY(shoal_source_slurp(path, &text, &n));
@@ -277,11 +293,14 @@ static shoal_status read_file(shoal_csv_table *t, size_t source, bool test)
   st = read_rows(t, &c, source == 0, test);
   if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
   if (st != SHOAL_OK) goto done;
-  SHOAL_CHECK_GOTO(st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data%s%s", path,
-                   t->gaps.rows ? ", without those in which a value is missing" : "",
-                   source == 0 && t->layout.header && !t->args->header && !t->gaps.rows
-                       ? " below its header; if it has none, give --header no"
-                       : "");
+  if (t->rows == before && t->gaps.rows > gaps) { /* none of them, told by who has read all files */
+    if (t->args->n_sources > 1)
+      shoal_warn("%s: each of its %zu rows has a missing value: none is left", path, t->gaps.rows - gaps);
+    goto done;
+  }
+  SHOAL_CHECK_GOTO(
+      st, t->rows > before, done, SHOAL_ERR_IO, "%s is empty: no rows with data%s", path,
+      source == 0 && t->layout.header && !t->args->header ? " below its header; if it has none, give --header no" : "");
   warn_left_out(t, &c);
   show_row(t, "first", path, before);
   show_row(t, "last", path, t->rows - 1);
@@ -297,6 +316,8 @@ void shoal_csv_table_fini(shoal_csv_table *t)
   shoal_csv_classes_fini(&t->classes);
   shoal_narrow_fini(&t->narrow);
   free(t->thousands);
+  free(t->gaps.by_feature);
+  shoal_csv_classes_fini(&t->gaps.lost);
   free(t->x);
   free(t->y);
   free(t->test);
@@ -307,6 +328,55 @@ static shoal_status read_files(shoal_csv_table *t, const bool *test)
 {
   for (size_t i = 0; i < t->args->n_sources; i++) SHOAL_TRY(read_file(t, i, test[i]));
   return SHOAL_OK;
+}
+
+/* Each row has a gap.  Columns without any value cannot be filled, so both cures leave them out; if nothing else is left, none helps. */
+static shoal_status refuse_gaps(const shoal_csv_table *t)
+{
+  enum { MOST = 20 };
+  const size_t features = t->layout.features;
+  size_t found = 0, empty = 0;
+  char text[96];
+  shoal_str columns = { 0 }, drop = { 0 };
+  for (size_t k = 0; k < features; k++) {
+    const size_t n = t->gaps.by_feature[k];
+    const bool none = n == t->gaps.rows;
+    if (n && found++ < SHOWN)
+      shoal_str_add(&columns, "%s%s in %zu", found > 1 ? ", " : "",
+                    shoal_csv_feature_text(&t->layout, k, text, sizeof text), n);
+    if (none && empty++ < MOST) shoal_str_add(&drop, " --drop %zu", shoal_csv_feature_column(&t->layout, k) + 1);
+  }
+  if (found > SHOWN) shoal_str_add(&columns, ", and %zu more columns", found - SHOWN);
+  const bool fills = empty == 0 || (empty < features && empty <= MOST && !t->like);
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO, "%s: --missing drop leaves no row: %s %zu row%s a missing value (%s)%s%s%s", t->args->sources[0],
+      t->gaps.rows == 1 ? "its" : "all", t->gaps.rows, t->gaps.rows == 1 ? " has" : "s have", columns.text,
+      fills ? "; --missing mean fills them" : "; there is nothing to learn from in columns without any value",
+      fills && empty ? ", beside columns without any value, which are left out with" : "",
+      fills && empty ? drop.text : "");
+  shoal_str_free(&columns);
+  shoal_str_free(&drop);
+  return st;
+}
+
+/* Classes of which rows were left out, and none or one is left. */
+static void warn_of_lost(const shoal_csv_table *t)
+{
+  const shoal_csv_classes *lost = &t->gaps.lost, *left = &t->classes;
+  size_t found = 0;
+  for (size_t i = 0; i < lost->n; i++) {
+    const shoal_csv_class *c = &lost->all[i];
+    char name[48];
+    uint64_t rows = 0;
+    for (size_t k = 0; k < left->n && rows < 2; k++)
+      if (strcmp(left->all[k].text, c->text) == 0) rows = left->all[k].count;
+    if (rows >= 2 || found++ >= SHOWN) continue;
+    shoal_warn("%s: --missing drop leaves %s of the %" PRIu64 " row%s of class \"%s\"%s: --missing mean keeps them",
+               t->args->sources[0], rows ? "one" : "none", c->count + rows, c->count + rows == 1 ? "" : "s",
+               shoal_show(c->text, name, sizeof name),
+               rows ? ", too few to train and to test with" : ", so that the data has no such class");
+  }
+  if (found > SHOWN) shoal_warn("%s: and so for %zu more classes", t->args->sources[0], found - SHOWN);
 }
 
 /* All rows of all files, by one decimal sign. */
@@ -323,6 +393,8 @@ shoal_status shoal_csv_table_read(shoal_csv_table *t, const bool *test)
     st = read_files(t, test);
   }
   SHOAL_TRY(st);
+  if (t->rows == 0) return refuse_gaps(t);
+  if (!t->like) warn_of_lost(t);
   const shoal_csv_witness *d = &t->doubt;
   SHOAL_CHECK(
       !d->path || t->proof.path || shoal_csv_signs_given(t), SHOAL_ERR_IO,
@@ -365,7 +437,7 @@ static shoal_status fill_gaps(shoal_csv_table *t)
 
 shoal_status shoal_csv_table_mend(shoal_csv_table *t)
 {
-  const bool drops = t->args->missing && strcmp(t->args->missing, "drop") == 0;
+  const bool drops = drops_gaps(t);
   char text[80];
   if (t->args->missing && !t->gaps.fields)
     shoal_info("%s: no value is missing; --missing does nothing", t->args->sources[0]);

@@ -43,6 +43,8 @@ typedef struct {
     size_t fields, rows; /* of all files: fields without a value, NaN in x until they are filled, and rows with some */
     const char *path;    /* of the first, or NULL */
     size_t line, column;
+    size_t *by_feature;     /* [features] fields */
+    shoal_csv_classes lost; /* labels of rows that are left out, and how often each is */
   } gaps;
 } shoal_csv_table;
 

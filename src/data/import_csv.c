@@ -161,6 +161,13 @@ static bool is_for_predictions(const shoal_import_args *a)
   return shoal_import_unlabelled(a) || (a->like && !a->train_count && !*a->test_share);
 }
 
+/* Of a feature that is not the only one. */
+static size_t drop_number(const void *layout, size_t feature)
+{
+  const shoal_csv_layout *l = layout;
+  return l->features > 1 && !l->like ? shoal_csv_feature_column(l, feature) + 1 : 0;
+}
+
 static shoal_status import_all(const shoal_import_args *a, const char *out_path)
 {
   shoal_csv_table t = { .args = a };
@@ -172,7 +179,7 @@ static shoal_status import_all(const shoal_import_args *a, const char *out_path)
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
   SHOAL_TRY_GOTO(st, shoal_csv_table_read(&t, roles.test), done);
   tell_thousands(&t);
-  shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, &t.layout);
+  shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, drop_number, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
   if (!roles.by_name && !is_for_predictions(a)) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);

@@ -336,7 +336,7 @@ static shoal_status write_all(import *p, const char *out_path)
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
   for (int s = 0; s < 2; s++)
     if (p->x[s]) SHOAL_TRY_GOTO(st, write_split(p, s, test, sample, w), done);
-  shoal_narrow_warn(&p->narrow, p->x[0]->path, feature_text, p);
+  shoal_narrow_warn(&p->narrow, p->x[0]->path, feature_text, NULL, p);
   st = shoal_data_writer_commit(w, p->classes, NULL);
 done:
   shoal_data_writer_destroy(w);

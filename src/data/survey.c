@@ -246,7 +246,7 @@ static shoal_status look_for_loss(const shoal_dataset *d)
     for (size_t i = 0; i < rows * d->elements; i++)
       (void)shoal_narrow_convert(&narrow, by_feature ? i % d->elements : 0, values[i]);
   }
-  shoal_narrow_warn(&narrow, d->path, feature_text, d);
+  shoal_narrow_warn(&narrow, d->path, feature_text, NULL, d);
 done:
   shoal_h5_table_close(x);
   shoal_narrow_fini(&narrow);

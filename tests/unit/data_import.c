@@ -305,7 +305,7 @@ static void test_csv_bad(void)
          "e.csv:2:3: \"\" in column 2 is empty; features are numbers: --missing mean fills such fields");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,1e39,y\n"),
          "e.csv:2:3: \"1e39\" in column 2 is larger than any 32-bit float");
-  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" in column 2 is not finite");
+  REFUSE("csv", temp_text("e.csv", "1,2,x\n3,inf,y\n"), "e.csv:2:3: \"inf\" in column 2 is infinite, so not finite");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,4,\n"), "e.csv:2:5: the label is empty");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4,y\n"), "e.csv:2:3: this quote is never closed");
   REFUSE("csv", temp_text("e.csv", "1,2,x\n3,\"4\"4,y\n"), "e.csv:2:6: text after a closing quote");

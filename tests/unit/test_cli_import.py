@@ -78,7 +78,10 @@ WARNED = (  # text, arguments, words of a warning
     (labels("0", "1", "2", "255"), (), 'label "255" (10 rows)'),
     (labels("a", "b", "NA"), (), 'label "NA" (13 rows)'),
     (labels("4"), (), "one class only: all 40 labels are 0"),
-    (STAMPS, (), "t.csv: column 1: 40 of 40 numbers are too large for 32-bit floats, 1700000001 becomes 1700000000"),
+    (STAMPS, (), "t.csv: column 1: 40 of 40 numbers are too large for 32-bit floats, 1700000001 becomes 1700000000: subtract an offset, or leave it "
+                 "out with --drop 1; of 40 different values 1 remains: neighbours become equal"),
+    ("".join(f"{20190601 + i % 30},{i % 7},{i % 2}\n" for i in range(60)), (),
+     "20190601 becomes 20190600: they look like dates (YYYYMMDD), write days since the first, or leave it out with --drop 1; of 30 different values 16"),
     (CLOSE, (), "column 1: 39 of 40 numbers become equal to their neighbours"),
     ("a,b,y\n" + labels("0", "1") + "1,1,2\n", (), "1 class has no test sample (2)"),
     (ROWS, ("--test-share", "0"), "no test split: of 40 samples none"),
@@ -551,8 +554,34 @@ FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sig
           ("1.234D-02", "has an exponent as Fortran writes it"), ("-2.d+1", "has an exponent as Fortran"),
           ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
-          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is not finite"), ("-Infinity", "is not finite"),
+          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is infinite, so not finite"), ("-Infinity", "is infinite, so not finite"),
+          *((text, "is infinite, so not finite") for text in ("+inf", "1.#INF", "-1.#INF00", "1.#J", "1.#INF00e+000", "\u221e")),
           ("0x1F", "is written in base 16"), ("1_000", "has underscores between its digits: remove them, as sed"))
+
+
+NAN = ("-1.#IND", "1.#QNAN0", "-1.#IND00e+000", "-1.#J", "-1.#IO", "1.#R", "NaN(ind)", "-nan(ind)", "-nan(0x7ff8)", "+nan", "NaNQ", "#DIV/0!",
+       "#NUM!", "#VALUE!")
+
+
+@pytest.mark.parametrize("text", (*NAN, "#N/A"))
+def test_results(text):
+    """What programs print for the result of a computation that is no number is a missing value, as nan is."""
+    rows = "".join(f'{i}.5,"{text if i == 30 else i % 7}",{i % 2}\n' for i in range(40))
+    words = "is not a number (NaN), which marks a missing value" if text in NAN else "marks a missing value"
+    assert_one_error(load("a,b,y\n" + rows, code=7), f'"{text}" in column 2, "b" {words}', "--missing drop leaves their rows out")
+    load("a,b,y\n" + rows, "--missing", "drop")
+    assert [x[0] for x in samples()] == [i + .5 for i in range(40) if i != 30]
+
+
+@pytest.mark.parametrize("text", ("-1.#INF", "Inf", "\u221e"))
+def test_infinite_results(text):
+    """The command writes nan, which can be left out."""
+    r = load("a,b,y\n" + ROWS.replace("30.5,2", f'"{text}",2'), code=7)
+    os.replace("t.csv", "old.csv")
+    command = re.search(r"as (sed .*) >NEW does, and give --missing drop", r.stderr)[1]
+    made_text = subprocess.run(command.replace(" t.csv", " old.csv"), shell=True, check=True, capture_output=True, text=True).stdout
+    load(made_text, "--missing", "drop")
+    assert len(samples()) == 39
 
 
 def test_missing_values():
@@ -573,8 +602,23 @@ def test_missing_values():
     x = np.concatenate([made()[0], made("test")[0]])
     assert np.allclose(x, [[a if k == 20 else k, b if k in (3, 9, 35) else k * k % 7] for k in range(40)], rtol=1e-6)
     assert "no value is missing" in load("a,b,y\n" + ROWS, "--missing", "mean").stdout
-    assert_one_error(load("a,b,y\n1,NA,0\n", "--header", "yes", "--missing", "drop", code=7),
-                     "no rows with data, without those in which a value is missing")
+    words = 't.csv: --missing drop leaves no row: all 40 rows have a missing value (column 1, "a" in 20, column 2, "b" in {}); --missing mean'
+    gaps = "a,b,y\n" + "".join(f"{'' if k % 2 else k},{k if k % 2 else ''},{k % 3}\n" for k in range(40))
+    assert_one_error(load(gaps, "--missing", "drop", code=7), words.format(20) + " fills them")
+    load(gaps, "--missing", "mean")
+    gaps = "a,b,y\n" + "".join(f"{'' if k % 2 else k},NA,{k % 3}\n" for k in range(40))
+    assert_one_error(load(gaps, "--missing", "drop", code=7), words.format(40), "which are left out with --drop 2")
+    load(gaps, "--missing", "mean", "--drop", "2")
+
+
+def test_classes_lost():
+    """Classes of which --missing drop leaves no row, or one, are named with what they had."""
+    text = "a,b,y\n" + "".join(f"{k},{'' if k % 4 == 3 or (k % 4 == 2 and k > 2) else k % 7},{'cat dog cow owl'.split()[k % 4]}\n" for k in range(40))
+    told = load(text, "--missing", "drop").stderr
+    assert 'drop leaves none of the 10 rows of class "owl", so that the data has no such class: --missing mean keeps them' in told
+    assert 'drop leaves one of the 10 rows of class "cow", too few to train and to test with: --missing mean' in told
+    assert '"cat"' not in told and '"dog"' not in told
+    assert "rows of class" not in load(text, "--missing", "mean").stderr
 
 
 def test_equal_rows():

@@ -272,7 +272,7 @@ static shoal_status count_ranks(const job *j, const shoal_launcher_wish *w, shap
   SHOAL_CHECK(w->nodes <= s->ranks, SHOAL_ERR_USAGE,
               "-N %d: each node needs a rank, and there %s %d; give -n %d or more, or -N %d or fewer", w->nodes,
               s->ranks == 1 ? "is" : "are", s->ranks, w->nodes, s->ranks);
-  s->nodes = SHOAL_MAX(w->nodes ? w->nodes : choose_nodes(j, s->ranks), 1);
+  s->nodes = w->nodes ? w->nodes : choose_nodes(j, s->ranks);
   return SHOAL_OK;
 }
 
@@ -300,7 +300,7 @@ static shoal_status count_cores(const job *j, shape *s)
   SHOAL_CHECK(s->ranks <= most, SHOAL_ERR_USAGE,
               "%d ranks: the %d node%s of job %s ha%s %d CPU%s; give -n %d or fewer, or get more: salloc -n %d",
               s->ranks, s->nodes, s_of(s->nodes), j->id, s->nodes == 1 ? "s" : "ve", most, s_of(most), most, s->ranks);
-  int fullest = (s->ranks + s->nodes - 1) / s->nodes, least = least_of(j->cpus, j->nodes);
+  int nodes = SHOAL_MAX(s->nodes, 1), fullest = (s->ranks + nodes - 1) / nodes, least = least_of(j->cpus, j->nodes);
   if (all && s->ranks == j->tasks && j->tasks_on && largest_of(j->tasks_on, j->nodes) > fullest) {
     s->cores = cores_by_node(j, j->tasks_on);
   } else if (fullest <= least) {

@@ -142,13 +142,15 @@ static void forget_stops(const sigset_t *mask)
   sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint. */
+/* Its own process group: a Ctrl-C asks us, and we ask the run.  Should we be killed, it stops with a checkpoint.  To the terminal it is in
+ * the background then, whose `stty tostop` must not hold up what it writes. */
 static _Noreturn void run_child(const shoal_launcher *l, const shoal_texts *program, pid_t parent, const sigset_t *mask)
 {
   int nothing = open("/dev/null", O_RDONLY);
   setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGCHLD, SIG_DFL);
+  signal(SIGTTOU, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (getppid() != parent) _exit(127);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);

@@ -507,4 +507,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
              shoal_format_bytes((double)shoal_trace_peak_bytes(), memory, sizeof memory));
   report_tracing(s);
   shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->world.folder.dir);
+  if (st == SHOAL_STOPPED && s->clock.saved_any)
+    shoal_info("  to go on       the same command again, from the checkpoint of step %llu",
+               (unsigned long long)s->clock.saved_step);
 }

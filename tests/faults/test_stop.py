@@ -109,7 +109,9 @@ def test_stop_waiting(glyphs, jobs):
     now = time.monotonic()
     send(ranks_of(job)[0], signal.SIGTERM)
     stopped(job, "r", now)
-    assert status("r")["step"] <= 6, status("r")
+    step = status("r")["step"]
+    assert step <= 6, step
+    assert f"\n  to go on       the same command again, from the checkpoint of step {step}\n" in read("r.out"), read("r.out")
 
 
 @pytest.mark.parametrize("method", sampled(METHODS, 1))
@@ -222,8 +224,12 @@ def test_stop_interrupted(glyphs, jobs):
 
 
 def hang_up(ranks):
-    """A run of `shoal launch` whose terminal goes away: exit code, and what log.txt tells of it."""
+    """A run of `shoal launch` whose terminal goes away: exit code, and what log.txt tells of it.  The terminal stops writers in its
+    background (stty tostop), where mpirun is."""
     master, slave = os.openpty()
+    modes = termios.tcgetattr(slave)
+    modes[3] |= termios.TOSTOP
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
     with open("r.yaml", "w") as f:
         f.write("run: { name: r }\n")
     job = subprocess.Popen([program(), "launch", "r.yaml", "-n", str(ranks), *map(str, BASE), *sets(run__name="r", run__epochs=200), "--allow-faults",

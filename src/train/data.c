@@ -253,7 +253,7 @@ void shoal_session_keep_scale(shoal_session *s)
   if (memcmp(was_mean, mean, n * sizeof *mean) == 0 && memcmp(was_std, std, n * sizeof *std) == 0) return;
   if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, was_mean, was_std);
   shoal_dataset_set_scale(s->data.set, was_mean, was_std);
-  shoal_info("inputs are normalised by the %s's mean and std, which differ from those of the data set",
+  shoal_info("inputs are normalised by mean and std of the %s, which differ from those of the data set",
              c ? "checkpoint" : "weights");
 }
 

@@ -319,9 +319,11 @@ static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
     shoal_csv_column_text(l, i, text, sizeof text);
     char *warning = NULL;
     if (empty) warning = shoal_strdup_printf("%s: column %s is empty: dropped", p->path, text);
+    if (index && !l->names[i][0]) snprintf(text, sizeof text, "%zu, without a name,", i + 1);
     if (index)
       warning = shoal_strdup_printf(
-          "%s: column %zu has no name and numbers the rows: dropped; to keep it, give it a name", p->path, i + 1);
+          "%s: column %s numbers the rows, as pandas writes its index: dropped; to keep it, give it another name",
+          p->path, text);
     if (counts)
       warning = shoal_strdup_printf("%s: column %s counts the rows: if it is an index and no feature, give --drop %zu",
                                     p->path, text, i + 1);

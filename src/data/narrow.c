@@ -23,7 +23,7 @@ shoal_status shoal_narrow_init(shoal_narrow *t, size_t columns)
 
 void shoal_narrow_fini(shoal_narrow *t)
 {
-  for (size_t i = 0; i < t->n; i++) free(t->columns[i].kept);
+  for (size_t i = 0; t->columns && i < t->n; i++) free(t->columns[i].kept);
   free(t->columns);
   *t = (shoal_narrow){ 0 };
 }

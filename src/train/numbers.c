@@ -424,7 +424,7 @@ shoal_status shoal_numbers_agree(shoal_session *s)
   return most > SHOAL_FOUND_NOTHING ? shoal_numbers_act(s) : SHOAL_OK;
 }
 
-typedef char advice[384];
+typedef char advice[512];
 
 /* What makes updates smaller. */
 static void add_rate(const shoal_session *s, char *out, size_t cap)
@@ -446,8 +446,11 @@ static const char *cure(const shoal_session *s, shoal_found what, advice out)
   if (what == SHOAL_FOUND_INPUT)
     return "mend the file (`shoal data inspect` counts NaN and infinity), or set numbers.bad to skip";
   if (s->clock.saved_any)
-    snprintf(out, sizeof(advice), "the checkpoint of step %llu is untouched: resume from it with %s%s",
-             (unsigned long long)s->clock.saved_step, rate, other[s->numbers.policy]);
+    snprintf(
+        out, sizeof(advice),
+        "the checkpoint of step %llu is untouched: resume from it with %s%s; if that fails, too, its weights are too "
+        "large already: begin anew with it, under another run.name",
+        (unsigned long long)s->clock.saved_step, rate, other[s->numbers.policy]);
   else
     snprintf(out, sizeof(advice), "this run has saved nothing yet: start it again with %s%s", rate,
              other[s->numbers.policy]);

@@ -313,11 +313,38 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c)
       lost(s, old) ? "; lost: " : "", lost(s, old) ? lost(s, old) : "");
 }
 
+static void add_model_change(void *ctx, const char *name, const char *was, const char *is)
+{
+  shoal_str *out = ctx;
+  if (strncmp(name, "model.", strlen("model.")) != 0) return;
+  shoal_str_add(out, "%s%s is %s%s%s", out->len ? ", " : " (", name, is, was ? " and was " : ", not set then",
+                was ? was : "");
+}
+
+static shoal_status match_model(const shoal_session *s, const shoal_ckpt *c)
+{
+  const char *config = shoal_ckpt_get_info(c)->config;
+  shoal_str cure = { 0 }, changes = { 0 };
+  shoal_status st =
+      config ? shoal_config_changes(s->world.config, config, "the checkpoint's run file", add_model_change, &changes)
+             : SHOAL_OK;
+  shoal_str_add(&cure,
+                "resume with the same model options%s%s, or train this one in a folder of its own: --set run.name=",
+                changes.len ? changes.text : "", changes.len ? ")" : "");
+  char *other = shoal_strdup_printf("%s-2", shoal_config_string(s->world.config, "run.name"));
+  shoal_str_add_word(&cure, other);
+  if (st == SHOAL_OK) st = shoal_weights_match(s->run.model, c, cure.text);
+  free(other);
+  shoal_str_free(&changes);
+  shoal_str_free(&cure);
+  return st;
+}
+
 /* What every rank reads by itself, of the run and of the whole model. */
 static shoal_status load_common(shoal_session *s, const shoal_ckpt *c)
 {
   SHOAL_TRY(get_train(s, c));
-  SHOAL_TRY(shoal_weights_match(s->run.model, c, "resume with the same model options, or choose another run.name"));
+  SHOAL_TRY(match_model(s, c));
   return shoal_session_cuts(s) ? SHOAL_OK : shoal_weights_read(s->run.backend, s->run.model, c, s->model.form.params);
 }
 

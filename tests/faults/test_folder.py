@@ -163,6 +163,8 @@ def test_folder_best_branch(glyphs):
     args = [*BASE, *sets(ckpt__best="test_loss", run__epochs=2)]
     train(2, "r", *args)
     assert os.listdir("runs/r/ckpt/best") == ["step-000000016.h5"], os.listdir("runs/r/ckpt/best")
+    r = train(2, "r", *args, *sets(model__widths="[8]"), code=2)  # another model in the same folder
+    assert_one_error(r, "holds the weights of another mlp: fc1.weight", "(model.widths is [8] and was [64, 32])", "--set run.name=r-2")
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
     assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")

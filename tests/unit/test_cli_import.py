@@ -71,7 +71,7 @@ WARNED = (  # text, arguments, words of a warning
     ("a,b,y,\n" + ROWS.replace("\n", ",\n"), (), 'column 4, "" is empty: dropped'),
     ("id,b,y\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "counts the rows: if it is an index"),
     ("".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "column 1 counts the rows"),
-    (",b,y\n" + "".join(f"{i * 17 % 41},{i % 7},{i % 2}\n" for i in range(40)), (), "column 1 has no name"),
+    (",b,y\n" + "".join(f"{i * 17 % 41},{i % 7},{i % 2}\n" for i in range(40)), (), "column 1, without a name, numbers the rows"),
     ("class,b,species\n" + "".join(f"{i % 3},{i}.5,{i % 2}\n" for i in range(40)), (), 'because it is called "class"'),
     ("7,8,breed\n" + labels("cat", "dog"), (), "t.csv:1:5: label \"breed\" is in the first row only"),
     (labels("0", "1", "2", "-1"), (), 'label "-1" (10 rows) becomes a class of its own'),

@@ -181,16 +181,20 @@ static int hardware_threads_of(const sharing *s, int host)
   return sum;
 }
 
-/* Only the numbers: a batch system, a launcher, a container or taskset may have set the masks, and each has its own cure. */
+/* Mostly only the numbers: a batch system, a launcher, a container or taskset may have set the masks, and each has its own cure. */
 static void tell_part_of_machine(const sharing *s)
 {
   for (int host = 0; host < s->hosts->hosts; host++) {
     const shoal_facts *f = &s->all[s->hosts->rank[s->hosts->first[host]]];
     int ranks = s->hosts->first[host + 1] - s->hosts->first[host], have = hardware_threads_of(s, host);
     if (have >= f->present) continue;
-    shoal_info("%s has %d hardware threads, of which the affinity mask%s of %d rank%s %s %d (cpu %s%s)", f->host,
+    bool by_mpirun = ranks == 1 && f->cores == 1 && getenv("OMPI_COMM_WORLD_SIZE") && !getenv("SLURM_JOB_ID");
+    shoal_info("%s has %d hardware threads, of which the affinity mask%s of %d rank%s %s %d (cpu %s%s)%s", f->host,
                f->present, plural(ranks), ranks, plural(ranks), ranks == 1 ? "has" : "have", have, f->cpu_list,
-               have > f->pus ? ", ..." : "");
+               have > f->pus ? ", ..." : "",
+               by_mpirun ? "; mpirun binds each program of one rank to the same core: with mpirun --bind-to none, or "
+                           "shoal launch, several share all cores"
+                         : "");
     return;
   }
 }

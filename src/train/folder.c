@@ -352,10 +352,17 @@ static char *first_missing(const char *dir)
   return NULL;
 }
 
-/* Names the options of a folder that cannot be made or written. */
-static shoal_status name_options(shoal_status st)
+/* Names the options of a folder that cannot be made or written, and for one that somebody else has written, as root in a container,
+ * how its files change hands. */
+static shoal_status name_options(const shoal_folder *f, shoal_status st)
 {
-  return st == SHOAL_ERR_IO ? shoal_error_append(st, "; run.dir and run.name choose the folder of a run") : st;
+  struct stat s;
+  char word[SHOAL_WORD];
+  if (st != SHOAL_ERR_IO) return st;
+  if (stat(f->dir, &s) == 0 && s.st_uid != geteuid() && access(f->dir, W_OK) != 0)
+    st = shoal_error_append(st, "; to go on with that run as user %ld, root types chown -R %ld:%ld %s", (long)geteuid(),
+                            (long)geteuid(), (long)getegid(), shoal_shell_word(f->dir, word));
+  return shoal_error_append(st, "; run.dir and run.name choose the folder of a run");
 }
 
 /* A run that ends by itself says so in status.json, and the ranks that were left when one was killed. */
@@ -425,7 +432,7 @@ shoal_status shoal_folder_check_writable(const shoal_folder *f)
   }
   free(probe);
   free(path);
-  return name_options(st);
+  return name_options(f, st);
 }
 
 /* Those of this attempt: no step is in them. */
@@ -473,7 +480,7 @@ shoal_status shoal_folder_take(shoal_folder *f, bool *again)
     rmdir(f->ckpt);
     remove_made(f);
   }
-  return name_options(st);
+  return name_options(f, st);
 }
 
 void shoal_folder_begin(shoal_folder *f)

@@ -280,11 +280,15 @@ static shoal_status add_member(zip_t *z, zip_uint64_t index, const char *path, s
 
 static shoal_status refuse_archive(const char *path, int error)
 {
+  static const char cut[] = "has no directory that fits it at its end: it was cut short or damaged; get it again";
   static const struct {
     int error;
     const char *why;
   } known[] = {
-    { ZIP_ER_NOZIP, "has no directory that fits it at its end: it was cut short or damaged; get it again" },
+    { ZIP_ER_NOZIP, cut },
+#ifdef ZIP_ER_TRUNCATED_ZIP /* of newer libraries */
+    { ZIP_ER_TRUNCATED_ZIP, cut },
+#endif
     { ZIP_ER_INCONS, "has a directory that contradicts what is in it: it is damaged; get it again" },
     { ZIP_ER_EXISTS, "has two members of one name, such as two x_train.npy: save it again with one of them" },
   };

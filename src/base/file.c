@@ -424,12 +424,10 @@ bool shoal_write_over(const char *path, const char *text)
   struct stat info;
   int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   bool there = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode), written = false;
-  const size_t n = strlen(text), all = there ? SHOAL_MAX(n, (size_t)info.st_size) : 0;
-  char *padded = there ? malloc(all + 1) : NULL;
-  if (padded) {
-    memset(padded, ' ', all);
-    memcpy(padded, text, n);
-    written = pwrite(fd, padded, all, 0) == (ssize_t)all && shoal_sync(fd) == 0;
+  if (there) {
+    char *padded = shoal_strdup_printf("%-*s", (int)info.st_size, text); /* blanks over what the old text has more */
+    const size_t n = strlen(padded);
+    written = pwrite(fd, padded, n, 0) == (ssize_t)n && shoal_sync(fd) == 0;
     free(padded);
   }
   if (fd >= 0) close(fd);

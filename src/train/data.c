@@ -20,9 +20,10 @@ static bool has_word(const shoal_config *c, const char *option, const char *word
 }
 
 /* data.last is drop and would drop all of n samples. */
-static shoal_status refuse_drop(const shoal_session *s, uint64_t n, uint64_t p)
+static shoal_status refuse_drop(const shoal_session *s, uint64_t n, uint64_t ranks)
 {
   char cure[64] = "use fewer ranks";
+  const uint64_t p = SHOAL_MAX(ranks, 1);
   const uint64_t most = shoal_session_strided(s) ? n / p * p : n; /* each rank has a batch of its own */
   if (shoal_config_int(s->world.config, "data.global_batch") && most)
     snprintf(cure, sizeof cure, "data.global_batch to at most %llu", (unsigned long long)most);

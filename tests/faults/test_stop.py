@@ -204,7 +204,7 @@ def test_stop_interrupted(glyphs, jobs):
     glyphs(256, 64)
     for save_ms, states in ((0, ("stopped", "stopping")), (8000, ("stopping",))):
         name = f"r{save_ms}"
-        job = jobs.start(2, name, *BASE, *sets(run__epochs=200, run__log_every="1 steps"), "--allow-faults",
+        job = jobs.start(2, name, *BASE, *sets(run__epochs=200, eval__every="200 epochs", run__log_every="1 steps"), "--allow-faults",
                          *sets(fault__compute="sleep:50", fault__ckpt=f"sleep:{save_ms}"))
         wait_for(f"{name}.out", "step 2:")
         send(job.pid, signal.SIGINT)

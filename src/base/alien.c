@@ -7,13 +7,19 @@
 
 static const char lfs[] = "version https://git-lfs", pickled[] = "/data.pkl";
 
-static bool is_page(const unsigned char *head, size_t n)
+void shoal_text_start(const unsigned char *head, size_t n, char start[SHOAL_TEXT_START])
 {
   static const char space[] = " \t\r\n\xef\xbb\xbf";
   size_t at = 0;
-  char start[16] = "";
+  memset(start, 0, SHOAL_TEXT_START);
   while (at < n && head[at] && strchr(space, head[at])) at++;
-  memcpy(start, head + at, SHOAL_MIN(n - at, sizeof start - 1));
+  memcpy(start, head + at, SHOAL_MIN(n - at, SHOAL_TEXT_START - 1));
+}
+
+static bool is_page(const unsigned char *head, size_t n)
+{
+  char start[SHOAL_TEXT_START];
+  shoal_text_start(head, n, start);
   return strncasecmp(start, "<!doctype html", 14) == 0 || strncasecmp(start, "<html", 5) == 0;
 }
 

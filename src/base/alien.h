@@ -12,4 +12,7 @@ typedef struct {
 shoal_alien shoal_find_alien(const unsigned char *head, size_t n);
 /** ERR_IO, "PATH is a web page: ...", if a file that should hold a network or its weights is one; `head` as above. */
 shoal_status shoal_refuse_alien_weights(const char *path, const unsigned char *head, size_t n);
+enum { SHOAL_TEXT_START = 16 };
+/** The first characters of a text, behind blanks and a byte-order mark, ended by NUL. */
+void shoal_text_start(const unsigned char *head, size_t n, char start[SHOAL_TEXT_START]);
 #endif

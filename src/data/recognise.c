@@ -76,11 +76,8 @@ static const struct {
 /* What is text, and something else than it was given as. */
 static shoal_alien alien_text(const unsigned char *head, size_t n)
 {
-  static const char space[] = " \t\r\n\xef\xbb\xbf";
-  size_t at = 0;
-  char start[16] = "";
-  while (at < n && head[at] && strchr(space, head[at])) at++;
-  memcpy(start, head + at, SHOAL_MIN(n - at, sizeof start - 1));
+  char start[SHOAL_TEXT_START];
+  shoal_text_start(head, n, start);
   const shoal_alien failed = shoal_find_alien(head, n);
   if (failed.cure) return failed;
   if (strncasecmp(start, "<?xml", 5) == 0) return (shoal_alien){ "XML", TABLE_CURE("read_xml('FILE')") };

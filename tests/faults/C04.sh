@@ -33,7 +33,7 @@ for f in a b c d e; do
   a | c) grep -q 'warning: .*the first row counts.*header' o || wrong "$f: the header is not named" ;;
   esac
   case $f in
-  c | d | e) grep -q 'warning: .*column 1 has no name.*dropped' o || wrong "$f: the index is not named" ;;
+  c | d | e) grep -q 'warning: .*column 1,.* numbers the rows.*dropped' o || wrong "$f: the index is not named" ;;
   esac
 done
 shoal data import csv f.csv -o f.h5 >o && wrong "f: a first row 0,1 is taken for something, exit 0"

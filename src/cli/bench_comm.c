@@ -371,7 +371,7 @@ static shoal_status run(const shoal_args *a, shoal_status parsed)
   }
   for (size_t i = 0; i < s.n_sizes && st == SHOAL_OK; i++) st = bench_size(w, &s, &costs, s.sizes[i]);
   shoal_error_report(st);
-  if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, shoal_error_exit_code(st));
+  if (st != SHOAL_OK && t->size > 1) shoal_world_abort(w, st);
   shoal_world_close(w);
   return st;
 }

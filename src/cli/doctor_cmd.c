@@ -229,7 +229,7 @@ static shoal_status examine(const shoal_args *a, shoal_status parsed)
   if (st == SHOAL_OK && shoal_world_rank(w) == 0) print_report(&f, &l, shoal_world_topo(w), json);
   if (st == SHOAL_OK) st = shoal_group_barrier(shoal_world_control(w));
   shoal_error_report(st);
-  if (st != SHOAL_OK && !alone) shoal_world_abort(w, shoal_error_exit_code(st));
+  if (st != SHOAL_OK && !alone) shoal_world_abort(w, st);
   shoal_links_free(&l);
   shoal_findings_free(&f);
   shoal_world_close(w);

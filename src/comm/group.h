@@ -44,10 +44,12 @@ bool shoal_world_launched(void);        /* whether srun or mpirun started this p
 void shoal_world_close(shoal_world *w); /* finalises MPI; collective, unless the world is broken; NULL is fine */
 bool shoal_world_broken(
     const shoal_world *w); /* an exchange has failed here: no use in agreeing on anything any more */
-/** ERR_COMM if the process of another rank of this node is gone, with its number and what is known of its end.  Reads small files.
+/** ERR_COMM if the process of another rank of this node is gone, with its number and what is known of its end; ERR_PEER if it left by
+ *  shoal_world_abort, with its error.  Reads small files.
  *  *lower_lives: of the ranks that see it, one below this lives */
 shoal_status shoal_world_check_peers(const shoal_world *w, bool *lower_lives);
-void shoal_world_abort(shoal_world *w, int exit_code) __attribute__((noreturn)); /* ends every rank, not collective */
+/** Ends every rank after this rank's error, which is printed; not collective. */
+void shoal_world_abort(shoal_world *w, shoal_status st) __attribute__((noreturn));
 int shoal_world_rank(const shoal_world *w);
 int shoal_world_size(const shoal_world *w);
 const shoal_topo *shoal_world_topo(const shoal_world *w);

@@ -120,6 +120,7 @@ typedef struct {
   size_t bytes;
 } shoal_neighbour;
 typedef struct shoal_region shoal_region;
+typedef struct shoal_liveness shoal_liveness;
 /* A region of own memory, and the addresses at which the neighbours' regions are mapped. */
 struct shoal_region {
   char *base;
@@ -135,8 +136,10 @@ struct shoal_region {
  *  error. */
 shoal_status shoal_share_try(shoal_world *w, bool wanted);
 void shoal_share_close(shoal_world *w);
-/** Checks that the processes of the node's other ranks still exist; ERR_COMM names one that does not.  Covers only
- *  ranks that share memory with this one.  Reads one file per rank.
+/** The other ranks of the node see from now on that this one leaves after this error, which it has told. */
+void shoal_share_leave(shoal_world *w, const char *error);
+/** Checks that the processes of the node's other ranks still exist; ERR_COMM names one that does not, ERR_PEER one that has told why.
+ *  Covers only ranks that share memory with this one.  Reads one file per rank.
  *  @param lower_lives  one of them with a lower rank than this one exists, and can tell, too */
 shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives);
 /** What a rank of the same node does with files (base/activity.h) for at least `least_s` seconds; false if nothing, or if that cannot
@@ -208,9 +211,10 @@ struct shoal_world {
   bool polled;                 /* a poll for the inquiry has completed something: flights must be advanced */
   bool shares;                 /* ranks of a node can map each other's memory; equal on all ranks */
   shoal_region *regions;       /* shared regions */
-  void *liveness; /* shared by the node for the world's lifetime: the peer processes, and their activities; or NULL */
-  uint64_t memory_kills;    /* of the kernel on this host, when the world was opened */
-  int watching;             /* flights that wait for shared memory to change, of which MPI gives no notice */
+  shoal_liveness
+      *liveness;         /* shared by the node for the world's lifetime: what the peer processes do and say; or NULL */
+  uint64_t memory_kills; /* of the kernel on this host, when the world was opened */
+  int watching;          /* flights that wait for shared memory to change, of which MPI gives no notice */
   shoal_message *abandoned; /* kept with their buffers until the library is done with them; a list */
   shoal_flight *in_flight;  /* doubly linked, oldest first */
   shoal_flight *newest;

@@ -21,6 +21,7 @@
 #include "comm/group_impl.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,6 +284,13 @@ static shoal_status warn_once(shoal_world *w, bool knows, const char *why)
   return SHOAL_OK;
 }
 
+/* What the other ranks of the node can see of this one at any time. */
+struct shoal_liveness {
+  shoal_activity activity;
+  char error[SHOAL_ERROR_TEXT]; /* after which it leaves */
+  atomic_bool told;             /* that error is whole */
+};
+
 shoal_status shoal_share_try(shoal_world *w, bool wanted)
 {
   void *memory = NULL;
@@ -292,17 +300,30 @@ shoal_status shoal_share_try(shoal_world *w, bool wanted)
     shoal_activity_watch(w->o.warn_s, w->size == 1);
     return SHOAL_OK;
   }
-  shoal_status st = make_region(w->control, sizeof(shoal_activity), shoal_group_agree_quietly, &memory);
+  shoal_status st = make_region(w->control, sizeof(shoal_liveness), shoal_group_agree_quietly, &memory);
   w->shares = st == SHOAL_OK;
   w->liveness = memory;
   if (w->shares && w->topo->places[w->rank].local_size > 1)
-    shoal_activity_place(memory);
+    shoal_activity_place(&w->liveness->activity);
   else if (st != SHOAL_ERR_HANG)
     shoal_activity_watch(w->o.warn_s, false); /* no other rank can see it */
   if (w->shares || st == SHOAL_ERR_HANG) return st;
   shoal_error why;
   shoal_error_take(&why);
   return warn_once(w, st != SHOAL_ERR_PEER, why.text);
+}
+
+static const shoal_liveness *liveness_of(const shoal_world *w, int rank)
+{
+  const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
+  return r ? (const void *)shoal_region_at(w, r->id, rank, 0) : NULL;
+}
+
+void shoal_share_leave(shoal_world *w, const char *error)
+{
+  if (!w->liveness) return;
+  snprintf(w->liveness->error, sizeof w->liveness->error, "%s", error);
+  atomic_store(&w->liveness->told, true);
 }
 
 shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
@@ -318,6 +339,10 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
     if (!lives && !gone) gone = n;
   }
   if (!gone) return SHOAL_OK;
+  const shoal_liveness *left = liveness_of(w, gone->rank);
+  if (left && atomic_load(&left->told))
+    return shoal_error_told(SHOAL_FAIL(SHOAL_ERR_PEER, "rank %d (%s) failed: %s", gone->rank,
+                                       w->topo->places[gone->rank].host, left->error));
   char memory[SHOAL_MEMORY_KILLS];
   shoal_memory_kills_told("", (int64_t)w->memory_kills, memory);
   return SHOAL_FAIL(SHOAL_ERR_COMM, "rank %d (%s, process %lld) is gone, noticed in training step %llu: %s", gone->rank,
@@ -327,9 +352,8 @@ shoal_status shoal_share_check_peers(const shoal_world *w, bool *lower_lives)
 
 bool shoal_share_activity(const shoal_world *w, int rank, double least_s, char *buf, size_t cap)
 {
-  const shoal_region *r = w->liveness ? shoal_region_of(w, w->liveness, 1) : NULL;
-  const shoal_activity *a = r ? (const void *)shoal_region_at(w, r->id, rank, 0) : NULL;
-  return a && shoal_activity_describe(a, least_s, buf, cap);
+  const shoal_liveness *l = liveness_of(w, rank);
+  return l && shoal_activity_describe(&l->activity, least_s, buf, cap);
 }
 
 void shoal_share_close(shoal_world *w)

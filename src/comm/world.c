@@ -245,8 +245,10 @@ void shoal_world_close(shoal_world *w)
   free(w);
 }
 
-void shoal_world_abort(shoal_world *w, int exit_code)
+void shoal_world_abort(shoal_world *w, shoal_status st)
 {
+  int exit_code = shoal_error_exit_code(st);
+  if (w) shoal_share_leave(w, shoal_error_text(st));
   fflush(NULL);
   if (w && w->transport) w->transport->abort(exit_code);
   exit(exit_code);

@@ -46,7 +46,7 @@ static bool lost_a_rank(shoal_session *s)
   shoal_status st = shoal_world_check_peers(s->run.world, &lower_lives);
   s->ears.lost = st != SHOAL_OK;
   shoal_error_take(&loss);
-  if (s->ears.lost && !lower_lives && s->world.started && shoal_folder_is_ours(&s->world.folder))
+  if (st == SHOAL_ERR_COMM && !lower_lives && s->world.started && shoal_folder_is_ours(&s->world.folder))
     (void)shoal_session_status(s, "failed", shoal_status_exit_code(st), loss.text);
   (void)shoal_error_put(&before);
   return s->ears.lost;

@@ -169,7 +169,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
     shoal_session_flush_trace(s, true);
     if (st == SHOAL_ERR_PEER) sleep(2);
     if (speaks) shoal_folder_release(&s->world.folder);
-    shoal_world_abort(s->run.world, exit_code);
+    shoal_world_abort(s->run.world, shoal_error_put(&end));
   }
   if (prepared && (st == SHOAL_OK || st == SHOAL_STOPPED)) shoal_session_report_end(s, st);
   shoal_session_close(s);

@@ -3,6 +3,8 @@ shoal_add_test(mpi.comm.sum SOURCES mpi/comm_sum.c LINK shoal_comm veil RANKS 1 
 shoal_add_test(mpi.comm.flight SOURCES mpi/comm_flight.c LINK shoal_comm RANKS 1 2 3 4 5 7 8 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.group SOURCES mpi/comm_group.c LINK shoal_comm RANKS 1 2 3 4 7 LABELS mpi TIMEOUT 120)
 shoal_add_test(mpi.comm.errors SOURCES mpi/comm_errors.c LINK shoal_comm RANKS 2 3 4 10 LABELS mpi TIMEOUT 120)
+shoal_add_test(mpi.comm.told SOURCES mpi/comm_told.c LINK shoal_comm RANKS 2 LABELS mpi TIMEOUT 60)
+set_tests_properties(mpi.comm.told.2 PROPERTIES PASS_REGULAR_EXPRESSION "rank 0 was told")
 shoal_add_test(mpi.comm.hang SOURCES mpi/comm_hang.c LINK shoal_comm RANKS 2 3 4 5 LABELS mpi TIMEOUT 180)
 shoal_add_test(mpi.comm.launch SOURCES mpi/comm_launch.c LINK shoal_comm RANKS 1 2 3 LABELS mpi)
 shoal_add_test(mpi.method.ab SOURCES mpi/method_ab.c unit/nn_rig.c LINK shoal_method m RANKS 1 2 3 4 8 LABELS mpi TIMEOUT 120)

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "data/csv_field.h"
 #include "data/csv_table.h"
+#include "data/python.h"
 #include <string.h>
 
 bool shoal_csv_signs_given(const shoal_csv_table *t)
@@ -69,6 +70,69 @@ static size_t find_table(const shoal_csv_table *t, shoal_csv *c)
   return fields > t->layout.columns && line > 2 && rows >= LEAST ? line : 0;
 }
 
+/* ---- a table that lies on its side ---- */
+
+/* What a row has behind its first field, which is a word. */
+typedef enum { ROW_NUMBERS, ROW_CLASSES, ROW_OTHER } row_kind;
+
+/* Classes are words of which some come again. */
+static row_kind kind_of_row(const shoal_csv_layout *l, const shoal_csv *c)
+{
+  enum { LOOKED_AT = 64 };
+  double unused;
+  bool again = false;
+  if (c->n != l->columns || c->n < 4 || shoal_csv_number(&l->dialect, c->fields[0].text, &unused, NULL))
+    return ROW_OTHER;
+  const bool numbers = shoal_csv_number(&l->dialect, c->fields[1].text, &unused, NULL);
+  for (size_t i = 1; i < SHOAL_MIN(c->n, LOOKED_AT); i++) {
+    const char *text = c->fields[i].text;
+    if (!text[0] || shoal_csv_number(&l->dialect, text, &unused, NULL) != numbers) return ROW_OTHER;
+    for (size_t k = 1; k < i && !again; k++) again = strcmp(c->fields[k].text, text) == 0;
+  }
+  return numbers ? ROW_NUMBERS : again ? ROW_CLASSES : ROW_OTHER;
+}
+
+/* The field in front of the only row of classes, if all other rows are names and numbers: each column is a sample, as tables of
+ * genes are written.  Reads on, to the first row that is something else. */
+static bool find_side(const shoal_csv_table *t, shoal_csv *c, shoal_csv_field *classes)
+{
+  size_t found = 0, numbers = t->rows - t->file_rows;
+  bool end = false;
+  shoal_error ignored;
+  if (t->like || c->path != t->args->sources[0] || (numbers > 0 && t->layout.numeric[0])) return false;
+  do {
+    const row_kind kind = kind_of_row(&t->layout, c);
+    if (kind == ROW_OTHER) return false;
+    numbers += kind == ROW_NUMBERS;
+    if (kind == ROW_CLASSES && found++ == 0) *classes = c->fields[0];
+    if (shoal_csv_next(c, &end) == SHOAL_OK) continue;
+    shoal_error_take(&ignored);
+    return false;
+  } while (!end);
+  return found == 1 && numbers >= 2;
+}
+
+static shoal_status refuse_side(const shoal_csv_table *t, const shoal_csv *c, const shoal_csv_field *classes)
+{
+  static const char *const packages[] = { "pandas", NULL };
+  char word[SHOAL_WORD], label[SHOAL_WORD], shown[48], separator[16] = "";
+  const char sign = t->layout.dialect.separator;
+  shoal_python python;
+  shoal_find_python(packages, &python);
+  if (sign == '\t')
+    snprintf(separator, sizeof separator, ", sep=\"\\t\"");
+  else if (sign != ',')
+    snprintf(separator, sizeof separator, ", sep=\"%c\"", sign);
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s lies on its side: line %zu, \"%s\", has classes and each other row numbers behind a name, but rows must be "
+      "samples: turn it, as %s -c 'import sys, pandas; pandas.read_csv(sys.argv[1], dtype=str%s, index_col=0, "
+      "keep_default_na=False%s).T.to_csv(sys.argv[2], index=False%s)' %s NEW does, and import NEW with --label %s%s%s",
+      c->path, classes->line, shoal_show(classes->text, shown, sizeof shown), python.run,
+      t->layout.header ? "" : ", header=None", separator, separator, shoal_shell_word(c->path, word),
+      shoal_shell_word(classes->text, label), *python.needs ? "; it " : "", python.needs);
+}
+
 static shoal_status refuse_preamble(const shoal_csv *c, size_t line, size_t columns)
 {
   char word[SHOAL_WORD];
@@ -88,8 +152,11 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
   t->read_again = tells != SHOAL_CSV_NEITHER && !shoal_csv_signs_given(t) && t->proof.tells == tells;
   if (tells != SHOAL_CSV_NEITHER) return refuse_sign(t, c, f, column);
   const shoal_csv_field here = *f;
+  shoal_csv_field classes = { 0 };
   const bool second = is_second_header(t, c, i);
-  const size_t row = c->fields[0].line, begins = find_table(t, c);
+  const size_t row = c->fields[0].line;
+  if (find_side(t, c, &classes)) return refuse_side(t, c, &classes);
+  const size_t begins = find_table(t, c);
   if (begins) return refuse_preamble(c, begins, t->layout.columns);
   f = &here;
   const size_t n = strlen(f->text);

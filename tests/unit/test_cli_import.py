@@ -444,6 +444,24 @@ def test_cures_of_tables(text, words, options):
     assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
 
 
+@pytest.mark.parametrize("separator, header, args", ((",", True, ()), (";", True, ("--label", "gene")), ("\t", False, ())))
+def test_table_on_its_side(separator, header, args):
+    """Samples are columns: the command that turns it makes a table that is read as it was meant."""
+    rows = [[f"g{k}", *(f"{(i + k) % 9}.5" for i in range(40))] for k in range(5)]
+    kinds = ["kind", *("cat dog".split()[i % 2] for i in range(40))]
+    names = [["gene", *(f"s{i}" for i in range(40))]] if header else []
+    for table in (names + rows + [kinds], names + [kinds] + rows)[:2 if header else 1]:
+        r = load("".join(separator.join(row) + "\n" for row in table), *args, code=7)
+        assert_one_error(r, f't.csv lies on its side: line {table.index(kinds) + 1}, "kind", has classes')
+        command, label = re.search(r"turn it, as (.*python3 -c '.*?' t.csv NEW) does, and import NEW with (--label kind)", r.stderr).groups()
+        subprocess.run(command, shell=True, check=True)
+        with open("NEW") as f:
+            load(f.read(), *label.split())
+        assert samples() == sorted((*((i + k) % 9 + 0.5 for k in range(5)), i % 2) for i in range(40))
+    odd = [["gene", *(f"s{i}" for i in range(40))], *rows, ["kind", *(f"word{i}" for i in range(40))]]
+    assert "lies on its side" not in load("".join(separator.join(row) + "\n" for row in odd), "--label", "gene", code=7).stderr
+
+
 @pytest.mark.parametrize("encoding, name", (("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("utf-16-be", "UTF-16BE"),
                                             ("utf-32-le", "UTF-32LE"), ("utf-32-be", "UTF-32BE"), ("cp1252", "WINDOWS-1252")))
 def test_encodings(encoding, name):

@@ -154,18 +154,32 @@ static double deviation(const moments *m)
   return m->n > 0 && m->squares > 0 ? sqrt(m->squares / m->n) : 0;
 }
 
-/* Without the end that has fewer values; false if nothing would be left. */
-static bool drop_end(const shoal_data_bin *bins, mass *m)
+/* The bin next to k, in the direction of `step`, that is not empty; there is one. */
+static size_t next_bin(const shoal_data_bin *bins, size_t k, int step)
+{
+  do k += (size_t)step;
+  while (!bins[k].count);
+  return k;
+}
+
+/* Without one end, so that at most `few` values are outside: of two such ends the one that is farther from the others.  False if
+ * there is none. */
+static bool drop_end(const shoal_data_bin *bins, uint64_t few, mass *m)
 {
   if (m->first == m->last) return false;
-  bool low = bins[m->first].count < bins[m->last].count;
-  m->outside += bins[low ? m->first : m->last].count;
-  if (low) do
-      m->first++;
-    while (!bins[m->first].count);
-  else
-    do m->last--;
-    while (!bins[m->last].count);
+  const size_t second = next_bin(bins, m->first, 1), last_but_one = next_bin(bins, m->last, -1);
+  const uint64_t low = bins[m->first].count, high = bins[m->last].count;
+  const bool low_may = m->outside + low <= few, high_may = m->outside + high <= few;
+  const double low_away = bins[second].low - bins[m->first].high,
+               high_away = bins[m->last].low - bins[last_but_one].high;
+  if (!low_may && !high_may) return false;
+  if (low_may && (!high_may || low_away > high_away)) {
+    m->outside += low;
+    m->first = second;
+  } else {
+    m->outside += high;
+    m->last = last_but_one;
+  }
   return true;
 }
 
@@ -192,7 +206,7 @@ static mass find_mass(const shoal_data_stats *t, size_t group, double least)
   mass found = { 0, SHOAL_DATA_BINS - 1, 0 };
   while (found.first < found.last && !bins[found.first].count) found.first++;
   while (found.first < found.last && !bins[found.last].count) found.last--;
-  for (mass at = found; drop_end(bins, &at) && at.outside <= few;) {
+  for (mass at = found; drop_end(bins, few, &at);) {
     const moments all = sum_bins(bins, &found);
     const double range = bins[at.last].high - bins[at.first].low;
     if (range > 0 && range * SQUASHED < deviation(&all) && distance(bins, &found, &at) >= fmax(least, range * SQUASHED))
@@ -312,6 +326,7 @@ typedef struct {
   bool several;  /* values, of which this is the first */
   bool left_out; /* of mean and standard deviation */
   bool squashes; /* all others to nearly one value */
+  bool told;     /* in the line of another one */
 } outlier;
 
 /* Those whose presence squashes the others, whatever they are; their first sample and its value. */
@@ -347,12 +362,23 @@ static bool find_apart(const shoal_data_stats *t, size_t g, int end, outlier *ou
   return true;
 }
 
-static void warn_of_outlier(const shoal_data_stats *t, const outlier *o, size_t more, const char *path,
+/* What belongs in the line of an outlier: groups that the same sample has alike, and others whose numbers are as large. */
+typedef struct {
+  size_t with_it, as_large;
+} alike;
+
+static void warn_of_outlier(const shoal_data_stats *t, const outlier *o, alike more, const char *path,
                             const char *array, const char *part)
 {
-  char one[64] = "", others[64] = "", what[64], where[96];
+  char one[64] = "", others[128] = "", what[64], where[96];
   if (t->groups > 1) snprintf(one, sizeof one, ", %s %zu", part, o->group);
-  if (more) snprintf(others, sizeof others, ", and so in %zu more %s%s of it", more, part, more > 1 ? "s" : "");
+  size_t n = 0;
+  if (more.with_it)
+    n = (size_t)snprintf(others, sizeof others, ", and so in %zu more %s%s of it", more.with_it, part,
+                         more.with_it > 1 ? "s" : "");
+  if (more.as_large)
+    snprintf(others + n, sizeof others - n, "; %zu more %s%s number%s as large", more.as_large, part,
+             more.as_large > 1 ? "s have" : " has", more.as_large > 1 ? "s" : "");
   if (o->several) {
     snprintf(what, sizeof what, "are far from all others, which");
     snprintf(where, sizeof where, "the first is %.6g in sample %" PRIu64, o->value, o->sample);
@@ -369,20 +395,35 @@ static void warn_of_outlier(const shoal_data_stats *t, const outlier *o, size_t 
                            : "");
 }
 
-/* One line for all that the same sample has alike. */
-static void warn_of_outliers(const shoal_data_stats *t, const outlier *all, size_t n, const char *path,
-                             const char *array, const char *part)
+static bool is_with(const outlier *a, const outlier *b)
+{
+  return a->sample == b->sample && a->count == b->count;
+}
+
+static bool is_as_large(const outlier *a, const outlier *b)
+{
+  return fabs(a->value) == fabs(b->value);
+}
+
+/* One line for all that the same sample has alike, or that are as large: those of a file often have one cause. */
+static void warn_of_outliers(const shoal_data_stats *t, outlier *all, size_t n, const char *path, const char *array,
+                             const char *part)
 {
   enum { SHOWN = 5 };
   size_t shown = 0, told = 0;
   for (size_t i = 0; i < n && shown < SHOWN; i++) {
-    size_t before = 0, after = 0;
-    for (size_t k = 0; k < n; k++)
-      if (k != i && all[k].sample == all[i].sample && all[k].count == all[i].count) ++*(k < i ? &before : &after);
-    if (before) continue;
-    warn_of_outlier(t, &all[i], after, path, array, part);
+    alike more = { 0 };
+    if (all[i].told) continue;
+    told++;
+    for (size_t k = i + 1; k < n; k++) {
+      const bool with = is_with(&all[k], &all[i]);
+      if (all[k].told || (!with && !is_as_large(&all[k], &all[i]))) continue;
+      all[k].told = true;
+      told++;
+      if (all[k].group != all[i].group) ++*(with ? &more.with_it : &more.as_large);
+    }
+    warn_of_outlier(t, &all[i], more, path, array, part);
     shown++;
-    told += 1 + after;
   }
   if (n > told) shoal_warn("%s: %s: the same holds for %zu more", path, array, n - told);
 }

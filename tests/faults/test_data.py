@@ -307,6 +307,14 @@ def test_outliers():
             with h5py.File("i.h5") as f:
                 assert np.allclose(f.attrs["mean"], mean, rtol=1e-12) and np.allclose(f.attrs["std"], std, rtol=1e-12)
     assert_one_error(shoal(*run, "--set", "run.name=stop", "--set", "numbers.bad=stop", code=6), "is beyond 1e30 once normalised")
+    # The ends of f32 in several features, one of each sign: one line.
+    far = good.copy()
+    far[[2, 4], 1], far[[3, 5], 3], far[[6, 7, 8], 0] = (3.4028235e38 * np.array(sign) for sign in ((1, -1), (-1, 1), (1, 1, -1)))
+    write(far, False)
+    r = shoal("data", "inspect", "a.h5")
+    lines = [line for line in r.stderr.splitlines() if "all others" in line]
+    assert len(lines) == 1 and "feature 0: 3 of 200 numbers are far from all others" in lines[0], r.stderr
+    assert "the first is 3.40282e+38 in sample 6; 2 more features have numbers as large; correct it" in lines[0], r.stderr
     near = good.copy()
     near[33, 4] = 1e5
     write(near, True)

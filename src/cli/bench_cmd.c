@@ -83,7 +83,7 @@ typedef struct {
   int64_t batch;
 } benchmark;
 static const benchmark benchmarks[] = {
-  { "mlp", 128 }, { "resnet20", 128 }, { "vgg16", 64 }, { "resnet18", 32 }, { "gpt", 8 },
+  { "mlp", 128 }, { "resnet20", 128 }, { "vgg16", 64 }, { "resnet18", 32 }, { "gpt", 8 }, { "vit", 64 },
 };
 
 enum { MAX_STEPS = 4096 };
@@ -268,7 +268,7 @@ static shoal_status step(int argc, char **argv)
     st = bench_step(&benchmarks[i], &s);
   }
   if (st == SHOAL_OK && !ran)
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no benchmark model is called \"%s\": mlp, resnet20, vgg16, resnet18, gpt",
+    st = SHOAL_FAIL(SHOAL_ERR_USAGE, "no benchmark model is called \"%s\": mlp, resnet20, vgg16, resnet18, gpt, vit",
                     words[0]);
   shoal_args_destroy(a);
   return st;

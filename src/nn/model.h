@@ -227,8 +227,8 @@ typedef struct {
   int64_t typical_classes;
 } shoal_model_entry;
 /* mlp (model.widths, model.activation relu|gelu, model.norm none|batch|layer, model.dropout), resnet20 (model.dropout),
- * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), gpt (model.width, heads, depth, dropout), and file (model.file: text.h).  All take
- * model.smoothing. */
+ * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), gpt (model.width, heads, depth, dropout), vit (also
+ * model.patch, model.pool class|mean), and file (model.file: text.h).  All take model.smoothing. */
 size_t shoal_models(const shoal_model_entry **out);
 const shoal_model_entry *shoal_model_find(const char *name); /* NULL if unknown */
 #endif

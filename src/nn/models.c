@@ -268,36 +268,93 @@ static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input,
   return end(&b, out);
 }
 
-/* ---- gpt ---- */
+/* ---- transformers ---- */
 
-static const shoal_option gpt_options[] = {
-  { "model.width", SHOAL_OPT_INT, "256", "numbers", "[1,65536]", "Numbers that stand for a token between two blocks.",
-    "shoal" },
-  { "model.heads", SHOAL_OPT_INT, "8", NULL, "[1,65536]", "Heads of attention; the width must be a multiple.",
-    "shoal" },
-  { "model.depth", SHOAL_OPT_INT, "6", "blocks", "[1,1000]", "Blocks of attention and two layers.", "shoal" },
-  DROPOUT("after the embedding, and before each sum"),
-  SMOOTHING,
+#define TRANSFORMER(token, width, heads)                                                                               \
+  { "model.width", SHOAL_OPT_INT, width,                                                                               \
+    "numbers",     "[1,65536]",   "Numbers that stand for a " token " between two blocks.",                            \
+    "shoal" },                                                                                                         \
+      { "model.heads", SHOAL_OPT_INT, heads, NULL, "[1,65536]", "Heads of attention; the width must be a multiple.",   \
+        "shoal" },                                                                                                     \
+      { "model.depth", SHOAL_OPT_INT, "6", "blocks", "[1,1000]", "Blocks of attention and two layers.", "shoal" },     \
+      DROPOUT("after the places are added, and before each sum"), SMOOTHING
+
+static const shoal_option gpt_options[] = { TRANSFORMER("token", "256", "8"), { .name = NULL } };
+static const shoal_option vit_options[] = {
+  { "model.patch", SHOAL_OPT_INT, "4", "pixels", "[1,65536]",
+    "Side of the square patches that are the tokens; the sides of the images must be multiples.",
+    "Dosovitskiy et al., ICLR 2021" },
+  { "model.pool", SHOAL_OPT_ENUM, "class", NULL, "class|mean",
+    "What the classifier reads: a learned token put before the patches, or the mean over the patches.",
+    "class: Dosovitskiy et al., ICLR 2021" },
+  TRANSFORMER("patch", "192", "3"),
   { .name = NULL },
 };
 
+typedef struct {
+  int64_t width;
+  int heads, depth;
+  bool causal;
+  double p;
+} transformer;
+
+static shoal_status read_transformer(const shoal_config *c, bool causal, transformer *t)
+{
+  *t = (transformer){ .width = shoal_config_int(c, "model.width"),
+                      .heads = (int)shoal_config_int(c, "model.heads"),
+                      .depth = (int)shoal_config_int(c, "model.depth"),
+                      .causal = causal,
+                      .p = shoal_config_float(c, "model.dropout") };
+  SHOAL_CHECK(t->width % t->heads == 0, SHOAL_ERR_USAGE,
+              "model.width is %lld and model.heads %d: the width must be a multiple of the heads", (long long)t->width,
+              t->heads);
+  return SHOAL_OK;
+}
+
+static int parameter(builder *b, const char *name, const shoal_shape *shape)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_PARAMETER, name, SHOAL_NO_INPUT);
+  n.shape = *shape;
+  return add(b, &n, SHOAL_INIT_UNIFORM);
+}
+
+/* A layer of two inputs. */
+static int pair(builder *b, shoal_op_kind kind, const char *name, int one, int other)
+{
+  shoal_node n = shoal_node_make(kind, name, one);
+  n.in[1] = other;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
+static int transpose(builder *b, const char *name, int in)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_TRANSPOSE, name, in);
+  n.order[0] = 1, n.order[1] = 0, n.order[2] = -1;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
+static int reshape(builder *b, const char *name, int in, const shoal_shape *shape)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_RESHAPE, name, in);
+  n.shape = *shape;
+  return add(b, &n, SHOAL_INIT_ZERO);
+}
+
 /* x + drop(last(…)): the way round a part of a block. */
-static int add_back(builder *b, int block, const char *part, int x, int64_t width, double p)
+static int add_back(builder *b, int block, const char *part, int x, const transformer *t)
 {
   char name[SHOAL_NAME_MAX];
   int x0 = x;
   snprintf(name, sizeof name, "h.%d.%.20s.c_proj", block, part);
-  x = linear(b, name, b->last, width, false);
+  x = linear(b, name, b->last, t->width, false);
   snprintf(name, sizeof name, "h.%d.%.20s.dropout", block, part);
-  x = dropout(b, name, x, p);
+  x = dropout(b, name, x, t->p);
   snprintf(name, sizeof name, "h.%d.%.20s.add", block, part);
-  shoal_node n = shoal_node_make(SHOAL_OP_ADD, name, x);
-  n.in[1] = x0;
-  return add(b, &n, SHOAL_INIT_ZERO);
+  return pair(b, SHOAL_OP_ADD, name, x, x0);
 }
 
 /* Norms before both parts (Xiong et al., ICML 2020), as in GPT-2. */
-static int gpt_block(builder *b, int block, int x, int64_t width, int heads, bool causal, double p)
+static int transformer_block(builder *b, int block, int x, const transformer *t)
 {
   static const char *const inputs[] = { "query", "key", "value" };
   char name[SHOAL_NAME_MAX];
@@ -306,56 +363,94 @@ static int gpt_block(builder *b, int block, int x, int64_t width, int heads, boo
   const int norm = plain(b, SHOAL_OP_LAYERNORM, name, x, false);
   for (int k = 0; k < 3; k++) {
     snprintf(name, sizeof name, "h.%d.attn.%.20s", block, inputs[k]);
-    in[k] = linear(b, name, norm, width, false);
+    in[k] = linear(b, name, norm, t->width, false);
   }
   snprintf(name, sizeof name, "h.%d.attn.heads", block);
   shoal_node n = shoal_node_make(SHOAL_OP_ATTENTION, name, in[0]);
   n.in[1] = in[1], n.in[2] = in[2];
-  n.heads = heads;
-  n.causal = causal;
+  n.heads = t->heads;
+  n.causal = t->causal;
   add(b, &n, SHOAL_INIT_ZERO);
-  x = add_back(b, block, "attn", x, width, p);
+  x = add_back(b, block, "attn", x, t);
   snprintf(name, sizeof name, "h.%d.ln_2", block);
   int y = plain(b, SHOAL_OP_LAYERNORM, name, x, false);
   snprintf(name, sizeof name, "h.%d.mlp.c_fc", block);
-  y = linear(b, name, y, 4 * width, false);
+  y = linear(b, name, y, 4 * t->width, false);
   snprintf(name, sizeof name, "h.%d.mlp.gelu", block);
   plain(b, SHOAL_OP_GELU, name, y, false);
-  return add_back(b, block, "mlp", x, width, p);
+  return add_back(b, block, "mlp", x, t);
 }
 
-/* Names as in GPT-2's release, but that queries, keys and values are three layers. */
+/* Places added to `tokens` of that many, then the blocks, a unit each.  Names as in GPT-2's release, but that queries, keys
+ * and values are three layers. */
+static int transformer_body(builder *b, int tokens, int64_t count, const transformer *t)
+{
+  const int places = parameter(b, "wpe", &SHOAL_SHAPE(count, t->width));
+  int x = dropout(b, "dropout", pair(b, SHOAL_OP_ADD, "embed", tokens, places), t->p);
+  for (int i = 0; i < t->depth; i++) {
+    b->unit++;
+    x = transformer_block(b, i, x, t);
+  }
+  b->unit++;
+  return x;
+}
+
 static shoal_status build_gpt(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
 {
-  const int64_t width = shoal_config_int(c, "model.width");
-  const int heads = (int)shoal_config_int(c, "model.heads"), depth = (int)shoal_config_int(c, "model.depth");
-  const double p = shoal_config_float(c, "model.dropout");
+  transformer t;
   builder b;
   SHOAL_CHECK(input->ndim == 1, SHOAL_ERR_ARG, "model gpt takes text, samples of tokens; this data has %d dimensions",
               input->ndim);
-  SHOAL_CHECK(width % heads == 0, SHOAL_ERR_USAGE,
-              "model.width is %lld and model.heads %d: the width must be a multiple of the heads", (long long)width,
-              heads);
+  SHOAL_TRY(read_transformer(c, true, &t));
   SHOAL_TRY(start(&b, "gpt", c, input, classes));
   shoal_node n = shoal_node_make(SHOAL_OP_EMBEDDING, "wte", -1);
   n.rows = classes;
-  n.out.dim[0] = width;
-  int x = add(&b, &n, SHOAL_INIT_UNIFORM);
-  n = shoal_node_make(SHOAL_OP_PARAMETER, "wpe", SHOAL_NO_INPUT);
-  n.shape = SHOAL_SHAPE(input->dim[0], width);
-  const int places = add(&b, &n, SHOAL_INIT_UNIFORM);
-  n = shoal_node_make(SHOAL_OP_ADD, "embed", x);
-  n.in[1] = places;
-  x = dropout(&b, "dropout", add(&b, &n, SHOAL_INIT_ZERO), p);
-  for (int i = 0; i < depth; i++) {
-    b.unit++;
-    x = gpt_block(&b, i, x, width, heads, true, p);
-  }
-  b.unit++;
+  n.out.dim[0] = t.width;
+  int x = transformer_body(&b, add(&b, &n, SHOAL_INIT_UNIFORM), input->dim[0], &t);
   x = plain(&b, SHOAL_OP_LAYERNORM, "ln_f", x, false);
-  n = shoal_node_make(SHOAL_OP_LINEAR, "lm_head", x);
-  n.out.dim[0] = classes;
-  add(&b, &n, SHOAL_INIT_UNIFORM);
+  linear(&b, "lm_head", x, classes, false);
+  return end(&b, out);
+}
+
+/* [tokens, width] to [width]: the first token, or the mean of all. */
+static int pool_tokens(builder *b, int x, bool first, const shoal_shape *shape)
+{
+  if (first) {
+    shoal_node n = shoal_node_make(SHOAL_OP_SLICE, "first", x);
+    n.out.dim[0] = 1;
+    return plain(b, SHOAL_OP_FLATTEN, "pooled", add(b, &n, SHOAL_INIT_ZERO), false);
+  }
+  x = transpose(b, "channels", x);
+  x = reshape(b, "plane", x, &SHOAL_SHAPE(shape->dim[1], shape->dim[0], 1));
+  return plain(b, SHOAL_OP_GLOBALPOOL, "pooled", x, false);
+}
+
+/* The norm at the end is for each token alone, so it may follow the choice of the first, but not the mean. */
+static shoal_status build_vit(const shoal_config *c, const shoal_shape *input, int64_t classes, shoal_model **out)
+{
+  const int patch = (int)shoal_config_int(c, "model.patch");
+  const bool first = strcmp(shoal_config_string(c, "model.pool"), "class") == 0;
+  transformer t;
+  builder b;
+  SHOAL_TRY(check_image("vit", input, 1));
+  SHOAL_CHECK(input->dim[1] % patch == 0 && input->dim[2] % patch == 0, SHOAL_ERR_USAGE,
+              "model.patch is %d, but the images are %lld x %lld: the sides must be multiples of it", patch,
+              (long long)input->dim[1], (long long)input->dim[2]);
+  SHOAL_TRY(read_transformer(c, false, &t));
+  SHOAL_TRY(start(&b, "vit", c, input, classes));
+  shoal_node n = shoal_node_make(SHOAL_OP_CONV, "patches", -1);
+  n.out.dim[0] = t.width;
+  for (int i = 0; i < 2; i++) n.kernel[i] = n.stride[i] = patch;
+  n.bias = true;
+  int x = reshape(&b, "row", add(&b, &n, SHOAL_INIT_UNIFORM), &SHOAL_SHAPE(t.width, -1));
+  x = transpose(&b, "tokens", x);
+  const shoal_shape shape = SHOAL_SHAPE(first + input->dim[1] / patch * (input->dim[2] / patch), t.width);
+  if (first) x = pair(&b, SHOAL_OP_CONCAT, "classed", parameter(&b, "class", &SHOAL_SHAPE(1, t.width)), x);
+  x = transformer_body(&b, x, shape.dim[0], &t);
+  if (!first) x = plain(&b, SHOAL_OP_LAYERNORM, "ln_f", x, false);
+  x = pool_tokens(&b, x, first, &shape);
+  if (first) x = plain(&b, SHOAL_OP_LAYERNORM, "ln_f", x, false);
+  linear(&b, "head", x, classes, false);
   return end(&b, out);
 }
 
@@ -411,6 +506,13 @@ static const shoal_model_entry zoo[] = {
     build_gpt,
     { 1, { 128 } },
     256 },
+  { "vit",
+    "Transformer for images: patches as tokens, a class token or their mean, learned places, norms before each part.",
+    "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
+    vit_options,
+    build_vit,
+    { 3, { 3, 32, 32 } },
+    10 },
   { "file",
     "A network of your own: the layers that model.file lists.",
     "docs/networks.md",

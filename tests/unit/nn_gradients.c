@@ -31,6 +31,11 @@ int main(void)
     check(mlps[i], rig_model("mlp", options, &SHOAL_SHAPE(1, 3, 3), 4), 5);
   }
   check("gpt", rig_model("gpt", "model.width=8 model.heads=2 model.depth=2 model.dropout=0.1", &SHOAL_SHAPE(5), 11), 2);
+  const shoal_shape image = SHOAL_SHAPE(2, 4, 6);
+  check("vit", rig_model("vit", "model.width=8 model.heads=2 model.depth=2 model.patch=2 model.dropout=0.1", &image, 3),
+        2);
+  check("vit, mean",
+        rig_model("vit", "model.width=8 model.heads=2 model.depth=1 model.patch=2 model.pool=mean", &image, 3), 2);
   check("mlp without hidden layers", rig_model("mlp", "model.widths=[]", &SHOAL_SHAPE(6), 3), 1);
   return check_done();
 }

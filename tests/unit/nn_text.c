@@ -102,6 +102,8 @@ static void test_round(void)
     { "resnet18", "" },
     { "vgg16", "model.width=0.25 model.dropout=0.5" },
     { "vgg16", "model.batch_norm=false" },
+    { "vit", "model.width=8 model.heads=2 model.depth=2 model.patch=8 model.dropout=0.2" },
+    { "vit", "model.width=8 model.heads=2 model.depth=1 model.pool=mean" },
   };
   static const char shapes[] = "layers:\n"
                                "  - { op: avgpool, kernel: 3, stride: 2, pad: 1, ceil: true, count_pad: true }\n"

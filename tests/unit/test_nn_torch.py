@@ -19,6 +19,7 @@ import pytest
 
 from harness import built, run
 
+VIT = ["model.width=128", "model.heads=2", "model.depth=2", "model.patch=8"]
 CASES = [
     ("ref", 5, 3, "mlp", ["model.widths=[20,12]"], lambda nets: nets.Mlp([20, 12]), 1e-5),
     ("ref", 5, 3, "mlp", ["model.widths=[20,12]", "model.activation=gelu", "model.norm=layer"],
@@ -27,6 +28,8 @@ CASES = [
     ("ref", 2, 0, "resnet18", [], lambda nets: nets.ResNet(64, 4, 2), 5e-5),
     ("ref", 2, 0, "vgg16", [], lambda nets: nets.Vgg(True), 5e-5),
     ("ref", 2, 0, "vgg16", ["model.batch_norm=false"], lambda nets: nets.Vgg(False), 5e-5),
+    ("ref", 3, 0, "vit", VIT, lambda nets: nets.Vit("class"), 5e-5),
+    ("cpu", 3, 0, "vit", [*VIT, "model.pool=mean"], lambda nets: nets.Vit("mean"), 5e-5),
     ("cpu", 32, 3, "mlp", ["model.widths=[256,128]"], lambda nets: nets.Mlp([256, 128]), 5e-5),
     ("cpu", 31, 3, "mlp", ["model.widths=[250,128]", "model.norm=batch"], lambda nets: nets.Mlp([250, 128], norm="batch"), 5e-5),
     ("cpu", 16, 3, "mlp", ["model.widths=[64]", "model.activation=gelu", "model.norm=layer"],

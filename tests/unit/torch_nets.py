@@ -134,6 +134,48 @@ class Vgg(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
+class Attention(nn.Module):
+    """In parts of 64 numbers."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.query, self.key, self.value, self.c_proj = [nn.Linear(width, width) for _ in range(4)]
+
+    def forward(self, x):
+        q, k, v = [f(x).unflatten(2, (-1, 64)).transpose(1, 2) for f in (self.query, self.key, self.value)]
+        return self.c_proj((torch.softmax(q @ k.transpose(2, 3) / 8, -1) @ v).transpose(1, 2).flatten(2))
+
+
+class VitBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.ln_1, self.attn, self.ln_2 = nn.LayerNorm(width), Attention(width), nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 4 * width), "c_proj": nn.Linear(4 * width, width)})
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp["c_proj"](nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x))))
+
+
+class Vit(nn.Module):
+    def __init__(self, pool, width=128, depth=2, patch=8):
+        super().__init__()
+        self.pool, tokens = pool, (32 // patch) ** 2
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        if pool == "class":
+            self.add_module("class", nn.Embedding(1, width))
+        self.wpe = nn.Embedding(tokens + (pool == "class"), width)
+        self.h = nn.Sequential(*[VitBlock(width) for _ in range(depth)])
+        self.ln_f, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        if self.pool == "class":
+            x = torch.cat([getattr(self, "class").weight.expand(len(x), 1, -1), x], 1)
+        x = self.ln_f(self.h(x + self.wpe.weight))
+        return self.head(x[:, 0] if self.pool == "class" else x.mean(1))
+
+
 # backend, batch, steps, model, options, how to build it, bound
 
 

@@ -109,6 +109,30 @@ static shoal_status choose_text(const shoal_args *a, const shoal_job_request *r,
   return check_line(flag, *out);
 }
 
+/* The name of a file in an option of sbatch, "--output=logs/%j.out", "-o logs/%j.out" or "-ologs/%j.out"; NULL: it is another one. */
+static const char *file_of_option(const char *option, const char *name, char letter)
+{
+  const size_t n = strlen(name);
+  const char *value = NULL;
+  if (strncmp(option, "--", 2) == 0 && strncmp(option + 2, name, n) == 0 && option[2 + n] &&
+      strchr("= ", option[2 + n]))
+    value = option + 3 + n;
+  else if (option[0] == '-' && option[1] == letter)
+    value = option + 2;
+  return value ? value + strspn(value, " ") : NULL;
+}
+
+static shoal_status add_option(shoal_job_request *r, const char *option)
+{
+  const char *output = file_of_option(option, "output", 'o'), *error = file_of_option(option, "error", 'e');
+  SHOAL_TRY(check_line("--sbatch", option));
+  SHOAL_CHECK(option[0] == '-', SHOAL_ERR_USAGE,
+              "--sbatch %s: give an option of sbatch with its dashes, as in --sbatch=--exclusive", option);
+  if (output) r->output = output;
+  if (error) r->error = error;
+  return output ? SHOAL_OK : shoal_texts_add(&r->options, option);
+}
+
 static shoal_status add_lists(const shoal_args *a, shoal_job_request *r)
 {
   const char *const *words;
@@ -118,14 +142,9 @@ static shoal_status add_lists(const shoal_args *a, shoal_job_request *r)
     SHOAL_TRY(shoal_texts_add(&r->setup, words[i]));
   }
   n = shoal_config_words(r->site, "sbatch", &words);
-  for (size_t i = 0; i < n; i++) SHOAL_TRY(shoal_texts_add(&r->options, words[i]));
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(add_option(r, words[i]));
   n = shoal_args_list(a, "--sbatch", &words);
-  for (size_t i = 0; i < n; i++) SHOAL_TRY(shoal_texts_add(&r->options, words[i]));
-  for (size_t i = 0; i < r->options.n; i++) {
-    SHOAL_TRY(check_line("--sbatch", r->options.at[i]));
-    SHOAL_CHECK(r->options.at[i][0] == '-', SHOAL_ERR_USAGE,
-                "--sbatch %s: give an option of sbatch with its dashes, as in --sbatch=--exclusive", r->options.at[i]);
-  }
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(add_option(r, words[i]));
   return SHOAL_OK;
 }
 
@@ -366,12 +385,31 @@ static void tell(const shoal_job_request *r, const char *folder, const char *scr
   free(last);
 }
 
+/* Slurm makes no folders: it ends a job at once whose log has none, without a word. */
+static shoal_status make_folder_of(const char *file)
+{
+  const char *base = file ? shoal_path_base(file) : NULL;
+  if (!base || base == file) return SHOAL_OK;
+  char *dir = shoal_strdup_printf("%.*s", (int)(base - file), file);
+  shoal_status st = SHOAL_OK;
+  if (strchr(dir, '%'))
+    shoal_warn(
+        "log %s: Slurm makes no folders, and ends a job at once whose log has none: see that there is one for each job",
+        file);
+  else
+    st = shoal_make_dirs(dir);
+  free(dir);
+  return shoal_error_prefix(st, "the folder of the log: ");
+}
+
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,
                                       const shoal_texts *elements)
 {
   shoal_str text = { 0 };
   shoal_texts jobs = { 0 };
   SHOAL_TRY(shoal_make_dirs(folder));
+  SHOAL_TRY(make_folder_of(r->job.output));
+  SHOAL_TRY(make_folder_of(r->error));
   char *script = shoal_path_join(folder, name);
   shoal_job_script(&r->job, &text);
   shoal_status st = shoal_write_file(script, text.text, text.len);

@@ -23,11 +23,13 @@ typedef struct {
   shoal_config *site; /* of the two files; private */
   char *files[2];     /* that were read, the site's and the user's; NULL: none */
   char time[SHOAL_JOB_TIME];
-  double time_s;          /* 0: not known */
-  int lead_s;             /* 0: not given */
-  char lead_from[192];    /* what the job's lead is by */
-  shoal_texts options;    /* of sbatch: the files', then the flags' */
-  shoal_texts setup;      /* lines of shell */
+  double time_s;       /* 0: not known */
+  int lead_s;          /* 0: not given */
+  char lead_from[192]; /* what the job's lead is by */
+  shoal_texts options; /* of sbatch: the files', then the flags' */
+  const char *output,
+      *error;        /* files that these name, as Slurm writes names; output is none of the options; NULL: not named */
+  shoal_texts setup; /* lines of shell */
   shoal_texts dependency; /* --dependency, if jobs are waited for */
   shoal_job job;          /* resources and setup are filled in; borrows from this and from the arguments */
 } shoal_job_request;
@@ -45,7 +47,7 @@ shoal_status shoal_flag_number(const shoal_args *a, const char *flag, int *out);
  *  is no longer than that. */
 shoal_status shoal_job_request_lead(shoal_job_request *r, const shoal_texts *folders);
 
-/** Writes the script of r->job, whose other members are filled in, into `folder` as `name` and hands it to sbatch, `chain` jobs
+/** Writes the script of r->job, whose other members are filled in, into `folder` as `name`, makes the folders of logs, and hands it to sbatch, `chain` jobs
  *  that begin after each other.  What it has done is in FOLDER/job.json (of job.sbatch), which says of an array the names of the elements' folders
  *  in it, and is printed. */
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,

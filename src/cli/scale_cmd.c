@@ -224,7 +224,8 @@ static shoal_status choose_runs(const shoal_study *s, int ranks, const shoal_run
   return SHOAL_OK;
 }
 
-static shoal_status describe_job(const request *q, const shoal_study *s, int ranks, shoal_job *j, shoal_texts *kept)
+static shoal_status describe_job(const request *q, const shoal_study *s, int ranks, const char *output, shoal_job *j,
+                                 shoal_texts *kept)
 {
   int per_node = q->per_node;
   j->nodes = SHOAL_MAX(ranks / per_node, 1);
@@ -237,7 +238,7 @@ static shoal_status describe_job(const request *q, const shoal_study *s, int ran
                                                        ranks, ranks == 1 ? "" : "s")));
   j->about = q->study.run_file;
   j->name = kept->at[0];
-  j->output = kept->at[1];
+  j->output = output ? output : kept->at[1];
   j->program = kept->at[2];
   j->made_by = kept->at[3];
   return SHOAL_OK;
@@ -255,7 +256,7 @@ static shoal_status submit_ranks(const request *q, const shoal_study *s, int ran
   shoal_status st = shoal_job_request_read(q->args, &r);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(s->n, &elements);
   if (st == SHOAL_OK) st = choose_runs(s, ranks, known, queue, elements, &n, &names);
-  if (st == SHOAL_OK) st = describe_job(q, s, ranks, &r.job, &kept);
+  if (st == SHOAL_OK) st = describe_job(q, s, ranks, r.output, &r.job, &kept);
   if (st == SHOAL_OK) st = shoal_texts_add(&words, "-q");
   if (st == SHOAL_OK && q->allow_faults) st = shoal_texts_add(&words, "--allow-faults");
   for (size_t i = 0; i < s->n && st == SHOAL_OK; i++)

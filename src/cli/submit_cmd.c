@@ -227,7 +227,7 @@ static shoal_status tell_command(submission *s)
 /* "%" has a meaning in names of logs. */
 static char *log_name(const submission *s)
 {
-  const char *given = shoal_args_value(s->args, "--output");
+  const char *flag = shoal_args_value(s->args, "--output"), *given = flag ? flag : s->r.output;
   shoal_str out = { 0 };
   if (given) return shoal_strdup_printf("%s", given);
   for (const char *c = s->dir ? s->dir : ""; *c; c++) shoal_str_add(&out, *c == '%' ? "%%%%" : "%c", *c);

@@ -164,6 +164,21 @@ def test_defaults(work):
     assert "\nmodule load shoal\nulimit -c 0\n" in text
     r = submit("run.yaml")
     assert f"defaults of {os.getcwd()}/site/shoal/submit.yaml\n" in r.stdout and "user/shoal/submit.yaml\n" in r.stdout
+    # Where logs are, which a script says once; Slurm makes no folders.
+    for option, log in (("--output=logs/%j.out", "logs/%j.out"), ("-o logs/b/%j", "logs/b/%j"), ("-ologs/c/%j", "logs/c/%j")):
+        with open("user/shoal/submit.yaml", "w") as f:
+            f.write(f'sbatch: ["{option}", "--error=wrong/%j.err"]\n')
+        assert not os.path.exists(os.path.dirname(log)) and f"--output={log}" in options(submit("run.yaml", "--print").stdout)
+        assert not os.path.exists(os.path.dirname(log))
+        r = submit("run.yaml")
+        job = re.search(r"^job (\d+):", r.stdout, re.M)[1]
+        assert os.path.isdir(os.path.dirname(log)) and os.path.isdir("wrong") and f", log {log.replace('%j', job)};" in r.stdout, r.stdout
+        assert read("runs/blobs/job.sbatch").count("--output=") == 1
+    assert "--output=mine" in options(submit("run.yaml", "--output", "mine", "--print").stdout)
+    assert "warning: log a/%u/log: Slurm makes no folders" in submit("run.yaml", "--output", "a/%u/log").stderr
+    with open("file", "w"):
+        pass
+    assert "the folder of the log: " in submit("run.yaml", "--output", "file/x/log", code=7).stderr
     with open("user/shoal/submit.yaml", "w") as f:
         f.write("partitoin: fast\n")
     r = submit("run.yaml", "--print", code=2)

@@ -1,4 +1,5 @@
 /* shoal data: synth, import, inspect, repack. */
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -7,6 +8,7 @@
 #include "data/dataset.h"
 #include "report/data.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* A count on the command line; *out is unchanged if the flag was not given. */
 static shoal_status count_flag(const shoal_args *a, const char *flag, uint64_t *out)
@@ -91,7 +93,7 @@ done:
 }
 
 static const shoal_flag import_flags[] = {
-  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make" },
+  { "-o", "--output", "FILE", SHOAL_FLAG_VALUE, "the HDF5 file to make (a.h5 of a.csv, if there is none)" },
   { "--train-count", NULL, "N", SHOAL_FLAG_VALUE,
     "the first N samples are the training split, the rest the test split" },
   { "--test-share", NULL, "X", SHOAL_FLAG_VALUE,
@@ -118,7 +120,7 @@ static const shoal_flag import_flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
-  "shoal data import KIND SOURCE... -o FILE [options]",
+  "shoal data import KIND SOURCE... [-o FILE] [options]",
   "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, npy "
   "(NumPy "
   "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text (as bytes; "
@@ -170,6 +172,30 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
   return SHOAL_OK;
 }
 
+/* Without -o: the name of the first source in the current folder, as a.h5 of data/a.csv.gz.  Nothing is replaced that was not
+ * named.  The caller frees. */
+static shoal_status choose_output(const import_options *o, char **out)
+{
+  char word[SHOAL_WORD];
+  *out = NULL;
+  SHOAL_CHECK(o->args.n_sources > 0, SHOAL_ERR_USAGE, "nothing to import: name the files of the %s data set",
+              o->args.kind);
+  char *path = shoal_strdup_printf("%s", o->args.sources[0]);
+  for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) path[--n] = '\0';
+  char *name = shoal_strdup_printf("%s", shoal_path_base(path)), *end = strrchr(name, '.');
+  if (end && strcmp(end, ".gz") == 0) *end = '\0';
+  end = strrchr(name, '.');
+  if (end && end > name) *end = '\0';
+  if (name[0] && name[0] != '.') *out = shoal_strdup_printf("%s.h5", name);
+  free(name);
+  free(path);
+  SHOAL_CHECK(*out, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o set.h5");
+  SHOAL_CHECK(!shoal_path_exists(*out), SHOAL_ERR_USAGE,
+              "no output file, and %s is there already: give one with -o (-o %s replaces it)", *out,
+              shoal_shell_word(*out, word));
+  return SHOAL_OK;
+}
+
 static shoal_status import(int argc, char **argv)
 {
   bool helped;
@@ -180,11 +206,16 @@ static shoal_status import(int argc, char **argv)
   import_options o = { 0 };
   shoal_args_words(a, &words);
   shoal_status st;
-  SHOAL_CHECK_GOTO(st, out, done, SHOAL_ERR_USAGE, "no output file: give one with -o, as in -o set.h5");
+  char *chosen = NULL;
   SHOAL_TRY_GOTO(st, read_import_options(a, &o), done);
+  if (!out) {
+    SHOAL_TRY_GOTO(st, choose_output(&o, &chosen), done);
+    out = chosen;
+  }
   SHOAL_TRY_GOTO(st, shoal_data_import(&o.args, out), done);
   st = shoal_data_inspect(&out, 1, false, stdout);
 done:
+  free(chosen);
   free(o.like);
   shoal_args_destroy(a);
   return st;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_field.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
 #include "data/python.h"
@@ -497,24 +498,57 @@ static shoal_status warn_of_alike(const probe *p, shoal_csv_layout *l)
                           shoal_difference(l->names[one], l->names[other], what, sizeof what)));
 }
 
-/* Features without a number in the first rows, for who is told of the first of them. */
+/* A tenth or more of the first rows have words in a column, or all that have something there: not slips of single rows. */
+static bool holds_words(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  enum { LEAST = 10 }; /* one row in so many */
+  size_t words = 0;
+  if (column == l->label || l->dropped[column] || p->blanks[column] == p->rows - 1) return false;
+  for (size_t r = 1; r < p->rows && p->numbers[column]; r++) {
+    const char *text = cell(p, r, column);
+    words += text[0] && !is_number(l, text) && !is_quoted_number(text) && !shoal_csv_marks_gap(text) &&
+             shoal_csv_tells_decimal(&l->dialect, text, NULL) == SHOAL_CSV_NEITHER;
+  }
+  return !p->numbers[column] || (words > 1 && LEAST * words >= p->rows - 1);
+}
+
+static bool has_gaps(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  bool found = p->blanks[column] > 0;
+  for (size_t r = 1; r < p->rows && !found; r++) found = shoal_csv_marks_gap(cell(p, r, column));
+  return found && column != l->label && !l->dropped[column];
+}
+
+/* Features with words in the first rows, for who is told of the first of them; of the others, which have gaps. */
 static void list_words(const probe *p, shoal_csv_layout *l)
 {
   enum { MOST = 40 };
-  shoal_str drop = { 0 };
-  size_t n = 0;
+  shoal_str drop = { 0 }, gaps = { 0 };
+  size_t n = 0, rare = 0, n_gaps = 0;
   for (size_t i = 0; i < l->columns; i++) {
-    if (i == l->label || l->dropped[i] || p->numbers[i] || p->blanks[i] == p->rows - 1 || n++ >= MOST) continue;
+    if (!holds_words(p, l, i)) {
+      if (has_gaps(p, l, i) && n_gaps++ < SHOWN) shoal_str_add(&gaps, "%s%zu", n_gaps > 1 ? ", " : "", i + 1);
+      continue;
+    }
+    if (n++ >= MOST) continue;
+    rare += p->numbers[i] > 0;
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
     shoal_str_add(&drop, " --drop %zu", i + 1);
   }
   const bool guessed = !p->args->label && l->numeric[l->label];
   if (n < 2 || n > MOST || (n >= l->features && !guessed))
     shoal_str_clear(&l->words);
-  else if (guessed)
-    shoal_str_add(&l->words, " hold no numbers: --label takes one of them, --drop leaves one out");
   else
-    shoal_str_add(&l->words, " hold no numbers, and%s leave all of these out", drop.text);
+    shoal_str_add(&l->words, " hold %s%s", rare ? "words" : "no numbers",
+                  guessed ? ": --label takes one of them," : ", and");
+  if (l->words.len && n >= l->features)
+    shoal_str_add(&l->words, " --drop leaves one out");
+  else if (l->words.len)
+    shoal_str_add(&l->words, "%s leave all of these out", drop.text);
+  if (l->words.len && n_gaps && !p->args->missing)
+    shoal_str_add(&l->words, "; %s%s ha%s gaps, which --missing mean fills", gaps.text, n_gaps > SHOWN ? ", ..." : "",
+                  n_gaps > 1 ? "ve" : "s");
+  shoal_str_free(&gaps);
   shoal_str_free(&drop);
 }
 

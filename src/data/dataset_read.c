@@ -157,6 +157,7 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d)
   if (d->has_labels) return st;
   shoal_labels_init(&d->labels, d->has_classes ? d->info.classes : 0);
   d->labels.names = d->class_names;
+  d->labels.source = d->info.source;
   d->labels.may_state = true;
   if (d->n_members) st = join_labels(d);
   for (int s = 0; s < 2 && st == SHOAL_OK; s++)

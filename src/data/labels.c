@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { FIRST_SLOTS = 64, RANGES = 6, RARE = 5, MANY_UNTRAINED = 100 }; /* RARE: less than one label in so many */
 
@@ -325,6 +326,32 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   return 1;
 }
 
+/* The command draws from all files, so it is printed only if none is a test file by its name. */
+static void add_cut(const shoal_labels *l, shoal_str *out)
+{
+  static const char *const tests[] = { "test", "val", "t10k" };
+  const double all = (double)(l->n[SHOAL_TRAIN] + l->n[SHOAL_TEST]);
+  const char *source = l->source ? l->source : "", *at = source + strcspn(source, " ");
+  char word[SHOAL_WORD];
+  bool draws = strncmp(source, "csv: ", 5) == 0 || strncmp(source, "npy: ", 5) == 0;
+  for (size_t i = 0; i < SHOAL_COUNT(tests); i++) draws &= !strcasestr(at, tests[i]);
+  shoal_str_add(out, "): was the file sorted by label when it was cut? ");
+  if (!draws) {
+    shoal_str_add(out, "Shuffle the samples before the cut\n");
+    return;
+  }
+  shoal_str_add(out, "Drawn from each class instead of by --train-count: shoal data import %.3s", source);
+  for (at++; *at;) {
+    const char *end = strstr(at, ", ");
+    const size_t n = end ? (size_t)(end - at) : strlen(at);
+    char *name = shoal_strdup_printf("%.*s", (int)n, at);
+    shoal_str_add(out, " %s", shoal_shell_word(name, word));
+    free(name);
+    at += n + (end ? 2 : 0);
+  }
+  shoal_str_add(out, " --test-share %.2g -o NEW.h5, and its other options\n", (double)l->n[SHOAL_TEST] / all);
+}
+
 static size_t add_split(const shoal_labels *l, shoal_str *out)
 {
   int64_t untrained = count_missing(l, SHOAL_TRAIN, SHOAL_TEST), untested = count_missing(l, SHOAL_TEST, SHOAL_TRAIN);
@@ -332,7 +359,7 @@ static size_t add_split(const shoal_labels *l, shoal_str *out)
   if (untrained && ++lines) {
     shoal_str_add(out, "%" PRId64 " class%s in the test split only (", untrained, untrained > 1 ? "es are" : " is");
     list_one_sided(l, SHOAL_TEST, SHOAL_TRAIN, out);
-    shoal_str_add(out, "): was the file sorted by label when it was cut?\n");
+    add_cut(l, out);
   }
   if (untested && ++lines) {
     shoal_str_add(out, "%" PRId64 " class%s no test sample (", untested, untested > 1 ? "es have" : " has");

@@ -26,14 +26,15 @@ typedef struct {
 } shoal_label;
 
 typedef struct {
-  int64_t stated;    /* number of classes that the data set states; 0: one more than the largest label */
-  uint64_t n[2];     /* labels counted per split */
-  size_t distinct;   /* different labels */
-  shoal_label *all;  /* [distinct]; ascending after shoal_labels_finish */
-  uint32_t *slots;   /* hash table over `all`: index + 1, 0 is free */
-  size_t cap;        /* of `slots`, a power of two */
-  bool may_state;    /* the data set can state its number of classes: HDF5, by an attribute */
-  const char *names; /* of the classes, one per line, or NULL; borrowed */
+  int64_t stated;     /* number of classes that the data set states; 0: one more than the largest label */
+  uint64_t n[2];      /* labels counted per split */
+  size_t distinct;    /* different labels */
+  shoal_label *all;   /* [distinct]; ascending after shoal_labels_finish */
+  uint32_t *slots;    /* hash table over `all`: index + 1, 0 is free */
+  size_t cap;         /* of `slots`, a power of two */
+  bool may_state;     /* the data set can state its number of classes: HDF5, by an attribute */
+  const char *names;  /* of the classes, one per line, or NULL; borrowed */
+  const char *source; /* "csv: a.csv", what it was imported from, "" or NULL; borrowed */
 } shoal_labels;
 
 void shoal_labels_init(shoal_labels *l, int64_t stated);

@@ -12,10 +12,11 @@ static const char system_python[] = "/usr/bin/python3";
 /* Of Debian and its kind, for Python's own name of a package. */
 static const struct {
   const char *package, *install;
-} known[] = { { "PIL", "apt install python3-pil" },         { "h5py", "apt install python3-h5py" },
-              { "numpy", "apt install python3-numpy" },     { "openpyxl", "apt install python3-openpyxl" },
-              { "pandas", "apt install python3-pandas" },   { "pyarrow", "pip install pyarrow" },
-              { "sklearn", "apt install python3-sklearn" }, { "tables", "apt install python3-tables" } };
+} known[] = { { "PIL", "apt install python3-pil" },       { "h5py", "apt install python3-h5py" },
+              { "numpy", "apt install python3-numpy" },   { "openpyxl", "apt install python3-openpyxl" },
+              { "pandas", "apt install python3-pandas" }, { "pyarrow", "pip install pyarrow" },
+              { "scipy", "apt install python3-scipy" },   { "sklearn", "apt install python3-sklearn" },
+              { "tables", "apt install python3-tables" } };
 
 static bool in_system(const char *package)
 {

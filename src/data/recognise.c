@@ -35,6 +35,10 @@ static bool holds(const unsigned char *head, size_t n, const char *word)
   "python3 -c \"import pandas; pandas." reader ".to_csv('FILE.csv', index=False)\" makes a CSV of it"
 #define IMAGE_CURE "mogrify -format png FILE makes a PNG of it"
 #define GET_CURE   "get the file again"
+#define MATLAB_CURE                                                                                                    \
+  "save it in MATLAB with -v7.3, which makes HDF5; or python3 -c \"import numpy, scipy.io; m = "                       \
+  "scipy.io.loadmat('FILE'); numpy.savez('FILE.npz', **{k: m[k] for k in m if k[0] != '_' and m[k].dtype.kind in "     \
+  "'biuf'})\" && shoal data import npy FILE.npz -o FILE.h5 makes a data set of its arrays"
 
 /* In a cure FILE stands for the path. */
 static const struct {
@@ -46,18 +50,18 @@ static const struct {
     "7zXZ",
     6,
     0,
-    { "packed with xz", "xz -dk FILE unpacks it" } },
-  { "1AY&SY", 6, 4, { "packed with bzip2", "bzip2 -dk FILE unpacks it" } },
-  { "\x28\xb5\x2f\xfd", 4, 0, { "packed with zstd", "zstd -dk FILE unpacks it" } },
+    { "packed with xz", "xz -dc FILE >NEW unpacks it" } },
+  { "1AY&SY", 6, 4, { "packed with bzip2", "bzip2 -dc FILE >NEW unpacks it" } },
+  { "\x28\xb5\x2f\xfd", 4, 0, { "packed with zstd", "zstd -dc FILE >NEW unpacks it" } },
   { "\x1f\x8b\x08", 3, 0, { "packed twice with gzip", "zcat FILE >NEW unpacks it once" } },
-  { "7z\xbc\xaf\x27\x1c", 6, 0, { "a 7-Zip archive", "7z x FILE unpacks it" } },
-  { "ustar", 5, 257, { "a tar archive", "tar -xf FILE unpacks it" } },
+  { "7z\xbc\xaf\x27\x1c", 6, 0, { "a 7-Zip archive", "7z x -oFOLDER FILE unpacks it into a new folder" } },
+  { "ustar", 5, 257, { "a tar archive", "tar --one-top-level=FOLDER -xf FILE unpacks it into a new folder" } },
   { "PAR1", 4, 0, { "a Parquet table", TABLE_CURE("read_parquet('FILE')") } },
   { "ARROW1", 6, 0, { "an Arrow table", TABLE_CURE("read_feather('FILE')") } },
   { "CDF\1", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
   { "CDF\2", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
   { "CDF\5", 4, 0, { "a file of netCDF 3", "nccopy -k nc4 FILE NEW.h5 makes HDF5 of it" } },
-  { "MATLAB 5.0 MAT-file", 19, 0, { "a MATLAB file of version 5", "save it with -v7.3, which makes HDF5" } },
+  { "MATLAB 5.0 MAT-file", 19, 0, { "a MATLAB file of version 5", MATLAB_CURE } },
   { "SQLite format 3", 15, 0, { "an SQLite data base", "export the table as CSV" } },
   { "%PDF-", 5, 0, { "a PDF document", GET_CURE } },
   { "GIF8", 4, 0, { "a GIF image", IMAGE_CURE } },
@@ -95,7 +99,7 @@ static shoal_alien alien_archive(const unsigned char *head, size_t n)
     return (shoal_alien){ "a spreadsheet", "save it as CSV" };
   const shoal_alien torch = shoal_find_alien(head, n);
   if (torch.what) return (shoal_alien){ torch.what, "save arrays with numpy.savez" };
-  return (shoal_alien){ "a zip archive", "unzip FILE unpacks it" };
+  return (shoal_alien){ "a zip archive", "unzip -d FOLDER FILE unpacks it into a new folder" };
 }
 
 shoal_alien shoal_data_find_alien(const unsigned char *head, size_t n)
@@ -114,18 +118,20 @@ char *shoal_data_alien_cure(const shoal_alien *alien, const char *path)
   char word[SHOAL_WORD];
   shoal_str s = { 0 };
   static const char by_python[] = "python3 ";
-  const char *const packages[] = { "pandas",
-                                   strstr(alien->cure, "read_parquet") || strstr(alien->cure, "read_feather")
+  const bool scipy = strstr(alien->cure, "scipy") != NULL;
+  const char *const packages[] = { scipy ? "scipy" : "pandas",
+                                   scipy ? "numpy"
+                                   : strstr(alien->cure, "read_parquet") || strstr(alien->cure, "read_feather")
                                        ? "pyarrow"
                                    : strstr(alien->cure, "read_excel") ? "openpyxl"
                                                                        : NULL,
                                    NULL };
   shoal_python python = { .needs = "" };
-  const char *at = alien->cure, *file;
-  if (strncmp(at, by_python, strlen(by_python)) == 0) {
+  const char *at = alien->cure, *file, *command = strstr(at, by_python);
+  if (command) {
     shoal_find_python(packages, &python);
-    shoal_str_add(&s, "%s ", python.run);
-    at += strlen(by_python);
+    shoal_str_add(&s, "%.*s%s ", (int)(command - at), at, python.run);
+    at = command + strlen(by_python);
   }
   while ((file = strstr(at, "FILE")) != NULL) {
     const bool inside = file > at && file[-1] == '\''; /* of a command for Python: 'FILE' or 'FILE.csv' */
@@ -229,7 +235,7 @@ shoal_status shoal_data_refuse_source(const char *path)
     return SHOAL_OK;
   }
   shoal_alien alien = shoal_data_find_alien(head, n);
-  if (packed && is_hdf5(head, n)) alien = (shoal_alien){ "packed with gzip", "gunzip FILE unpacks it" };
+  if (packed && is_hdf5(head, n)) alien = (shoal_alien){ "packed with gzip", "zcat FILE >NEW unpacks it" };
   if (alien.what) return refuse(path, alien);
   format f = recognise(head, n);
   SHOAL_CHECK(!f.what, SHOAL_ERR_IO,

@@ -97,7 +97,7 @@ static void test_odd(void)
   ODD(summary(3, 3, (int64_t[]){ 0, 1, 2 }, 2, (int64_t[]){ 1, 1 }), "2 classes have no test sample (0, 2)\n");
   ODD(summary(3, 3, (int64_t[]){ 0, 1, 1 }, 2, (int64_t[]){ 0, 2 }),
       "1 of 3 classes have no training sample (2)\n1 class is in the test split only (2): was the file sorted by "
-      "label when it was cut?\n1 class has no test sample (1)\n");
+      "label when it was cut? Shuffle the samples before the cut\n1 class has no test sample (1)\n");
   ODD(summary(16, 8, (int64_t[]){ 1, 3, 5, 7, 9, 11, 13, 15 }, 0, NULL),
       "8 of 16 classes have no training sample (0, 2, 4, 6, 8, 10, ...); if the labels count from 1, subtract 1\n");
 }

@@ -1,8 +1,13 @@
 """`shoal data import` of NumPy arrays, and of folders in place of lists of files."""
+import bz2
 import gzip
+import io
+import lzma
 import os
 import re
 import struct
+import subprocess
+import tarfile
 import time
 import warnings
 import zipfile
@@ -341,13 +346,13 @@ def test_idx_sizes():
 
 ALIENS = (  # first bytes, words of what it is, words of the cure
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS", "git lfs pull"),
-    (b"\n<!DOCTYPE HTML>\n<html>,</html>\n", "a web page", "get it again"), (b"\xfd7zXZ\0" + bytes(9), "packed with xz", "xz -dk "),
-    (b"BZh91AY&SY" + bytes(9), "packed with bzip2", "bzip2 -dk "), (b"\x28\xb5\x2f\xfd" + bytes(9), "packed with zstd", "zstd -dk "),
+    (b"\n<!DOCTYPE HTML>\n<html>,</html>\n", "a web page", "get it again"), (b"\xfd7zXZ\0" + bytes(9), "packed with xz", "xz -dc "),
+    (b"BZh91AY&SY" + bytes(9), "packed with bzip2", "bzip2 -dc "), (b"\x28\xb5\x2f\xfd" + bytes(9), "packed with zstd", "zstd -dc "),
     (gzip.compress(gzip.compress(b"1,2\n")), "packed twice with gzip", "zcat "), (b"PAR1" + bytes(9), "a Parquet table", "read_parquet('"),
     (b"PK\3\4" + bytes(26) + b"[Content_Types].xml", "a spreadsheet", "save it as CSV"),
-    (b"PK\3\4" + bytes(26) + b"a.csv", "a zip archive", "unzip "), (b"\x80\4\x95" + bytes(9), "a Python pickle", "numpy.savez"),
+    (b"PK\3\4" + bytes(26) + b"a.csv", "a zip archive", "unzip -d FOLDER "), (b"\x80\4\x95" + bytes(9), "a Python pickle", "numpy.savez"),
     (b'{"a": 1, "b": 2}\n', "JSON", "read_json('"), (b'[{"a": 1, "b": 2}]', "JSON", "read_json('"),
-    (bytes(257) + b"ustar" + bytes(9), "a tar archive", "tar -xf "), (b"CDF\1" + bytes(9), "a file of netCDF 3", "nccopy -k nc4 "),
+    (bytes(257) + b"ustar" + bytes(9), "a tar archive", "tar --one-top-level=FOLDER -xf "), (b"CDF\1" + bytes(9), "a file of netCDF 3", "nccopy -k nc4 "),
     (b"\x89HDF\r\n\x1a\n" + bytes(9), "an HDF5 file", "data.file takes it"), (b"\x89PNG\r\n\x1a\n" + bytes(9), "an image", "import images"),
 )
 
@@ -362,6 +367,47 @@ def test_aliens(contents, what, cure):
         assert "a file" in r.stderr.partition(cure)[2] or cure[-1] != " ", r.stderr
     if "PNG" not in str(contents) and "HDF" not in str(contents) and not contents.startswith(b"PK"):
         assert_one_error(run([program(), "data", "inspect", "a file"], base=PLAIN_ENV, code=7), f"a file is {what}", cure)
+
+
+def archive(kind, path, member, text):
+    """A file of that kind, whatever its name says, that holds `text`, as `member` where it has members."""
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
+            z.writestr(member, text)
+    elif kind == "tar":
+        with tarfile.open(path, "w") as t:
+            info = tarfile.TarInfo(member)
+            info.size = len(text)
+            t.addfile(info, io.BytesIO(text))
+    else:
+        put(path, {"xz": lzma.compress, "bzip2": bz2.compress, "gzip": lambda b: gzip.compress(gzip.compress(b))}[kind](text))
+
+
+@pytest.mark.parametrize("kind", ("zip", "tar", "xz", "bzip2", "gzip"))
+def test_unpacked_as_told(kind):
+    """The printed command works as it stands, without a terminal, of an archive with the name of what it holds."""
+    archive(kind, "a list.csv", "a list.csv", "".join(f"{i},{i % 2}\n" for i in range(40)).encode())
+    with open("a list.csv", "rb") as f:
+        before = f.read()
+    r = load("csv", "a list.csv", code=7)
+    run(["sh", "-c", re.search(r"a list.csv is [^:]*: (.*) unpacks it", r.stderr)[1]], base=PLAIN_ENV, stdin=subprocess.DEVNULL)
+    with open("a list.csv", "rb") as f:
+        assert f.read() == before
+    made_of = "FOLDER" if kind in ("zip", "tar") else "NEW"
+    run([program(), "data", "import", "csv", made_of], base=PLAIN_ENV, timeout=30)
+    assert os.path.exists(f"{made_of}.h5")  # without -o
+
+
+def test_matlab_as_told():
+    """Arrays of MATLAB's own format: the printed command makes a data set of them."""
+    scipy = pytest.importorskip("scipy.io")
+    scipy.savemat("a set.mat", {"X_train": X, "y_train": Y[:, None].astype("f8"), "about": "text"})
+    r = run([program(), "data", "inspect", "a set.mat"], base=PLAIN_ENV, code=7)
+    assert_one_error(r, "a set.mat is a MATLAB file of version 5: save it in MATLAB with -v7.3")
+    command = re.search(r"or (\S*python3 .*) makes a data set", r.stderr)[1]
+    run(["sh", "-c", f"shoal() {{ {program()} \"$@\"; }}; {command}"], base=PLAIN_ENV, timeout=30)
+    with h5py.File("a set.mat.h5") as f:
+        assert f["train/x"].shape[1:] == (6,) and len(f["train/x"]) + len(f["test/x"]) == 40
 
 
 def test_documented_layout():

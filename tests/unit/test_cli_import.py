@@ -68,6 +68,8 @@ def test_understood(text, args, words, smallest):
 
 
 WARNED = (  # text, arguments, words of a warning
+    ("".join(f"{i % 9},{'AB'[i >= 30]}\n" for i in range(40)), ("--train-count", "30"),
+     "sorted by label when it was cut? Drawn from each class instead of by --train-count: shoal data import csv t.csv --test-share 0.25 -o NEW.h5"),
     ("a,b,y,\n" + ROWS.replace("\n", ",\n"), (), 'column 4, "" is empty: dropped'),
     ("id,b,y\n" + "".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "counts the rows: if it is an index"),
     ("".join(f"{i},{i * i % 7},{i % 2}\n" for i in range(40)), (), "column 1 counts the rows"),
@@ -112,7 +114,10 @@ def test_nothing_odd(text):
     assert load(text).stderr == ""
 
 
+SOME_WORDS = "name,mix,gap,a,y\n" + "".join(
+    f"n{i % 9},{'AB'[i % 2] + ' 7' if i % 4 == 3 else i},{i if i % 5 else ''},{'1x' if i == 35 else i % 7},{i % 2}\n" for i in range(40))
 REFUSED = (  # text, arguments, exit code, words
+    (SOME_WORDS, ("--label", "y"), 7, "columns 1, 2 hold words, and --drop 1 --drop 2 leave all of these out; 3 has gaps, which --missing mean fills"),
     ("a,b,y\n" + ROWS + "Total,3,\n", (), 7, "or name the column as --label 1 if it is the label, or leave the column out with --drop 1"),
     ("0,1\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(20)), (), 7, "give --header yes or --header no"),
     ("".join(f"{4 * i},{4 * i + 1},{4 * i + 2},{4 * i + 3}\n" for i in range(20)), (), 7, "give --header yes"),

@@ -1,7 +1,5 @@
-/* A stand-in for cuBLAS: products in double from the first term to the last, as the backend ref computes them, queued like every
- * other work of a stream. */
-#include "sim.h"
-#include <cstring>
+/* A stand-in for cuBLAS: products queued like every other work of a stream. */
+#include "product.h"
 #include <cublas_v2.h>
 
 struct cublasContext {
@@ -11,47 +9,24 @@ struct cublasContext {
 
 namespace
 {
-double value(const float *x)
-{
-  return static_cast<double>(*x);
-}
-double value(const uint16_t *x) /* bf16 */
-{
-  const uint32_t bits = static_cast<uint32_t>(*x) << 16;
-  float f;
-  memcpy(&f, &bits, sizeof f);
-  return static_cast<double>(f);
-}
-
-/* By columns: element (i, j) of an m x n matrix is [i + j ld]. */
 template <class T>
 cublasStatus_t multiply(cublasHandle_t h, const char *name, cublasOperation_t ta, cublasOperation_t tb, int m, int n,
                         int k, const float *alpha, const T *a, int lda, const T *b, int ldb, const float *beta,
                         float *c, int ldc)
 {
-  const bool at = ta != CUBLAS_OP_N, bt = tb != CUBLAS_OP_N;
-  if (m < 0 || n < 0 || k < 0 || lda < (at ? k : m) || ldb < (bt ? n : k) || ldc < m || lda < 1 || ldb < 1 || ldc < 1)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  if (!m || !n) return CUBLAS_STATUS_SUCCESS;
-  auto extent = [](int rows, int cols, int ld) { return static_cast<size_t>(cols - 1) * ld + rows; };
-  const float p = *alpha, q = *beta; /* host pointers: read now */
-  const bool rounds = h->math == CUBLAS_TF32_TENSOR_OP_MATH;
-  auto factor = [rounds](const T *v) {
-    return rounds ? static_cast<double>(sim::tf32(static_cast<float>(value(v)))) : value(v);
+  const sim::product<T> x = {
+    ta != CUBLAS_OP_N, tb != CUBLAS_OP_N, m, n, k, lda, ldb, ldc, a, b, h->math == CUBLAS_TF32_TENSOR_OP_MATH
   };
+  if (!x.valid()) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!m || !n) return CUBLAS_STATUS_SUCCESS;
+  const float p = *alpha, q = *beta; /* host pointers: read now */
   sim::ranges r;
-  if (k) r.reads(a, at ? extent(k, m, lda) : extent(m, k, lda));
-  if (k) r.reads(b, bt ? extent(n, k, ldb) : extent(k, n, ldb));
-  r.writes(c, extent(m, n, ldc));
+  x.touches(r, c);
   sim::submit(h->stream, name, r, [=] {
     for (int j = 0; j < n; j++)
       for (int i = 0; i < m; i++) {
-        double sum = 0;
-        for (int l = 0; l < k; l++)
-          sum += factor(&(at ? a[l + size_t(i) * lda] : a[i + size_t(l) * lda])) *
-                 factor(&(bt ? b[j + size_t(l) * ldb] : b[l + size_t(j) * ldb]));
         float &to = c[i + size_t(j) * ldc];
-        to = static_cast<float>(p * sum + (q == 0 ? 0 : static_cast<double>(q) * static_cast<double>(to)));
+        to = static_cast<float>(p * x.sum(i, j) + (q == 0 ? 0 : static_cast<double>(q) * static_cast<double>(to)));
       }
   });
   return CUBLAS_STATUS_SUCCESS;

@@ -108,24 +108,24 @@ typedef struct {
   float y[ROWS * OUT], dw[OUT * IN], db[OUT], dx[ROWS * IN], loss;
 } outcome;
 
-static void train(shoal_backend *on, outcome *out)
+static void train(shoal_backend *on, bool relu, outcome *out)
 {
   const shoal_backend_ops *ops = on->ops;
   const shoal_op_desc d = { .kind = SHOAL_OP_LINEAR,
                             .in = { SHOAL_SHAPE(ROWS, IN) },
                             .out = SHOAL_SHAPE(0, OUT),
                             .bias = true,
-                            .relu = true,
+                            .relu = relu,
                             .training = true,
                             .need_dx = true };
   enum { X, W, B, Y, DY, DW, DB, DX, SCRATCH, TENSORS };
-  static const size_t size[TENSORS] = { ROWS * IN, OUT * IN, OUT,       ROWS * OUT, ROWS * OUT,
-                                        OUT * IN,  OUT,      ROWS * IN, ROWS * OUT };
+  size_t size[TENSORS] = { ROWS * IN, OUT * IN, OUT, ROWS * OUT, ROWS * OUT, OUT * IN, OUT, ROWS * IN };
   const int32_t labels[ROWS] = { 0, 3, 6, 1, 2, 5 };
   shoal_memory m[TENSORS], loss;
   float *t[TENSORS], host[ROWS * IN + OUT * IN];
   shoal_op *op = NULL;
   REQUIRE(shoal_op_create(on, &d, NULL, &op) == SHOAL_OK, "%s", check_error());
+  size[SCRATCH] = op->scratch_bytes / sizeof(float);
   for (int i = 0; i < TENSORS; i++) {
     REQUIRE(ops->alloc(on, SHOAL_MEMORY_DEVICE, size[i] * sizeof(float), &m[i]) == SHOAL_OK, "%s", check_error());
     t[i] = m[i].at;
@@ -163,18 +163,74 @@ static void train(shoal_backend *on, outcome *out)
   shoal_op_destroy(op);
 }
 
+/* Bias and its gradient beside the products, and without where cuBLASLt has no algorithm. */
 static void check_training(void)
 {
   static outcome got, want;
   shoal_backend *ref = NULL;
   REQUIRE(shoal_backend_open("ref", 1, &ref) == SHOAL_OK, "ref");
-  train(b, &got);
-  train(ref, &want);
-  const float *g = (const float *)&got, *w = (const float *)&want;
-  for (size_t i = 0; i < sizeof got / sizeof *g; i++)
-    CHECK_NEAR(g[i], w[i], 2e-6 * (1 + fabs((double)w[i])), "number %zu", i);
-  CHECK_GT(want.loss, 1);
+  for (int way = 0; way < 3; way++) {
+    if (way == 2) setenv("SIMGPU_NO_EPILOGUE", "1", 1);
+    train(b, way == 1, &got);
+    train(ref, way == 1, &want);
+    const float *g = (const float *)&got, *w = (const float *)&want;
+    for (size_t i = 0; i < sizeof got / sizeof *g; i++)
+      CHECK_NEAR(g[i], w[i], 2e-6 * (1 + fabs((double)w[i])), "way %d, number %zu", way, i);
+    CHECK_GT(want.loss, 1);
+  }
+  unsetenv("SIMGPU_NO_EPILOGUE");
   shoal_backend_close(ref);
+}
+
+/* cuBLASLt does what it is planned for: it is asked for a bias without a relu, and for the gradient of a bias if products are f32,
+ * wherever all memory is aligned; an error that waits for its next call tells. */
+static void check_epilogues(void)
+{
+  static const shoal_products products[] = { SHOAL_PRODUCTS_F32, SHOAL_PRODUCTS_TF32, SHOAL_PRODUCTS_BF16 };
+  enum { SIZE = ROWS * IN + 1, FACTORS = 3 };
+  if (!inject) return;
+  for (size_t p = 0; p < SHOAL_COUNT(products); p++)
+    for (int way = 0; way < 8; way++) {
+      const bool relu = way & 1, trained = !(way & 2);
+      const size_t odd = way & 4 ? 1 : 0;
+      const shoal_backend_options options = { .name = "cuda", .threads = 1, .products = products[p] };
+      const shoal_op_desc d = { .kind = SHOAL_OP_LINEAR,
+                                .in = { SHOAL_SHAPE(ROWS, IN) },
+                                .out = SHOAL_SHAPE(0, OUT),
+                                .bias = true,
+                                .relu = relu,
+                                .training = true };
+      shoal_backend *on = NULL;
+      shoal_op *op = NULL;
+      shoal_memory m[7];
+      float *t[7];
+      REQUIRE(shoal_backend_open_as(&options, &on) == SHOAL_OK, "%s", check_error());
+      REQUIRE(shoal_op_create(on, &d, NULL, &op) == SHOAL_OK, "%s", check_error());
+      for (int i = 0; i < 7; i++) {
+        const size_t bytes = i == 6 ? op->scratch_bytes : SIZE * FACTORS * sizeof(float);
+        REQUIRE(on->ops->alloc(on, SHOAL_MEMORY_DEVICE, bytes, &m[i]) == SHOAL_OK, "%s", check_error());
+        t[i] = m[i].at;
+      }
+      const shoal_op_args a = { .x = { t[0] },
+                                .y = t[1],
+                                .dy = t[2],
+                                .w = { t[3], t[4] + odd },
+                                .dw = { trained ? t[3] + SIZE / 4 * 4 : NULL, t[5] + odd },
+                                .scratch = t[6] };
+      const shoal_status forward = relu || odd ? SHOAL_OK : SHOAL_ERR_DEVICE,
+                         backward = products[p] != SHOAL_PRODUCTS_F32 || odd || !trained ? SHOAL_OK : SHOAL_ERR_DEVICE;
+      for (int call = 0; call < 2; call++) {
+        const shoal_status want = call ? backward : forward;
+        inject("cublasLtMatmul", 0, 1);
+        CHECK_STATUS((call ? op->backward_weights : op->forward)(op, &a), want, "products %d, way %d", products[p],
+                     way);
+        if (want != SHOAL_OK) CHECK_HAS(check_error(), "cublasLtMatmul");
+      }
+      inject("cublasLtMatmul", -1, 1); /* never */
+      for (int i = 0; i < 7; i++) on->ops->release(on, &m[i]);
+      shoal_op_destroy(op);
+      shoal_backend_close(on);
+    }
 }
 
 /* Products of bf16 factors are those of ref with factors that were rounded before, but for the order of f32 sums: k + 2 roundings of
@@ -283,6 +339,7 @@ int main(void)
   check_marks();
   check_beside();
   check_training();
+  check_epilogues();
   check_bf16();
   check_errors(); /* the last: an error on the device stays */
   shoal_backend_close(b);

@@ -338,11 +338,6 @@ cudaError_t fail(int error)
   return static_cast<cudaError_t>(error);
 }
 
-void not_in_step(const char *name)
-{
-  if (w().step) sim::mistake("%s inside the step", name);
-}
-
 void check_stream(const char *name, const CUstream_st *s)
 {
   if (reinterpret_cast<uintptr_t>(s) < 16) sim::mistake("%s: uses the default stream", name);
@@ -464,6 +459,11 @@ void sim::check_place(const char *what, CUstream_st *s, const void *memory, int 
     mistake("%s: memory of device %d, and the communicator is of device %d", what, at->second.device, device);
 }
 
+void sim::not_in_step(const char *name)
+{
+  if (w().step) mistake("%s inside the step", name);
+}
+
 void sim::forbid(const char *(*why)(CUstream_st *))
 {
   w().forbidden = why;
@@ -578,35 +578,35 @@ cudaError_t cudaGetLastError(void)
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
   CALL("cudaMalloc");
-  not_in_step("cudaMalloc");
+  sim::not_in_step("cudaMalloc");
   return allocate(DEVICE, p, bytes);
 }
 
 cudaError_t cudaFree(void *p)
 {
   CALL("cudaFree");
-  not_in_step("cudaFree");
+  sim::not_in_step("cudaFree");
   return release("cudaFree", DEVICE, p);
 }
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned)
 {
   CALL("cudaHostAlloc");
-  not_in_step("cudaHostAlloc");
+  sim::not_in_step("cudaHostAlloc");
   return allocate(PINNED, p, bytes);
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
   CALL("cudaFreeHost");
-  not_in_step("cudaFreeHost");
+  sim::not_in_step("cudaFreeHost");
   return release("cudaFreeHost", PINNED, p);
 }
 
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
 {
   CALL("cudaHostRegister");
-  not_in_step("cudaHostRegister");
+  sim::not_in_step("cudaHostRegister");
   if (reinterpret_cast<uintptr_t>(p) % page) sim::mistake("cudaHostRegister: %p does not begin a page", p);
   w().memory[reinterpret_cast<uintptr_t>(p)] = { bytes, REGISTERED, current_device, 0, 0, 0 };
   return cudaSuccess;
@@ -615,7 +615,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned)
 cudaError_t cudaHostUnregister(void *p)
 {
   CALL("cudaHostUnregister");
-  not_in_step("cudaHostUnregister");
+  sim::not_in_step("cudaHostUnregister");
   return release("cudaHostUnregister", REGISTERED, p);
 }
 
@@ -667,7 +667,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
   CALL("cudaStreamSynchronize");
-  not_in_step("cudaStreamSynchronize");
+  sim::not_in_step("cudaStreamSynchronize");
   check_stream("cudaStreamSynchronize", s);
   check_allowed("cudaStreamSynchronize", s);
   drain(s, [s] { return s->todo.empty(); });

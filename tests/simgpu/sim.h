@@ -1,5 +1,5 @@
 /* What the parts of the simulator share: the run time (runtime.cpp), the execution of kernels (kernels.cpp), their contracts
- * (contracts.cpp), and the stand-ins for cuBLAS and cuDNN, which queue their work here. */
+ * (contracts.cpp), and the stand-ins for cuBLAS, cuBLASLt and cuDNN, which queue their work here. */
 #ifndef SIMGPU_SIM_H
 #define SIMGPU_SIM_H
 #include <cstddef>
@@ -40,6 +40,8 @@ void submit(CUstream_st *stream, const std::string &what, const ranges &touched,
 /** As submit, for work that needs other processes: it runs once `ready`, and a wait of the host for it lasts until then. */
 void submit_gated(CUstream_st *stream, const std::string &what, const ranges &touched, std::function<void()> work,
                   std::function<bool()> ready);
+/** Mistake between simgpu_step(1) and simgpu_step(0). */
+void not_in_step(const char *name);
 /** Mistake unless the stream, and the memory if it is some device's, is of this device. */
 void check_place(const char *what, CUstream_st *stream, const void *memory, int device);
 /** `why` says why a stream must not be waited for or marked at the moment, or null; stream null: any. */

@@ -37,6 +37,8 @@ simgpu_library(simgpu_cudart NAME cudart SOVERSION ${CUDAToolkit_VERSION_MAJOR})
 
 add_library(simgpu_cublas SHARED ${simgpu}/cublas.cpp)
 simgpu_library(simgpu_cublas NAME cublas SOVERSION ${CUDAToolkit_VERSION_MAJOR})
+add_library(simgpu_cublaslt SHARED ${simgpu}/cublaslt.cpp)
+simgpu_library(simgpu_cublaslt NAME cublasLt SOVERSION ${CUDAToolkit_VERSION_MAJOR})
 if(SHOAL_WITH_CUDNN)
   # Its version is in its header.
   file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h major REGEX "#define CUDNN_MAJOR")
@@ -51,7 +53,7 @@ if(SHOAL_WITH_NCCL)
   simgpu_library(simgpu_nccl NAME nccl SOVERSION 2)
   target_include_directories(simgpu_nccl SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
 endif()
-add_custom_target(simgpu DEPENDS simgpu_cudart simgpu_cublas $<TARGET_NAME_IF_EXISTS:simgpu_cudnn> $<TARGET_NAME_IF_EXISTS:simgpu_nccl>)
+add_custom_target(simgpu DEPENDS simgpu_cudart simgpu_cublas simgpu_cublaslt $<TARGET_NAME_IF_EXISTS:simgpu_cudnn> $<TARGET_NAME_IF_EXISTS:simgpu_nccl>)
 
 # shoal_on_simgpu(tests...): these run on it
 function(shoal_on_simgpu)
@@ -81,6 +83,11 @@ if(SHOAL_WITH_CUDNN) # and its convolutions where cuDNN cannot be loaded
   set_tests_properties(unit.tensor.cuda.conv PROPERTIES TIMEOUT 300 ENVIRONMENT LD_LIBRARY_PATH=${SIMGPU_FOLDER}/without_cudnn:${SIMGPU_FOLDER}
     LABELS "unit;simgpu;noasan")
 endif()
+foreach(products tf32 bf16) # of factors that are rounded
+  add_test(NAME unit.tensor.cuda.${products} COMMAND unit.tensor.ref cuda 1 linear ${products})
+  set_tests_properties(unit.tensor.cuda.${products} PROPERTIES TIMEOUT 300 LABELS unit)
+  shoal_on_simgpu(unit.tensor.cuda.${products})
+endforeach()
 shoal_add_test(unit.tensor.cuda_own SOURCES simgpu/cuda_own.c LINK shoal_tensor CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
 add_dependencies(unit.tensor.cuda_own simgpu)
 add_dependencies(unit.tensor.ref simgpu)

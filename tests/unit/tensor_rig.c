@@ -121,15 +121,20 @@ static void poison(void *p, size_t bytes)
   if (p) memset(p, 0xff, bytes);
 }
 
-/* Weights are views into an arena: aligned to a float and no more. */
-static float *view(shoal_backend *b, int64_t n)
+/* Weights are views into an arena: aligned to a float and no more, or to 16 bytes, which a backend may make use of. */
+static int64_t place_of_views(const values *v)
 {
-  return n ? (float *)guarded(b, ((size_t)n + 1) * sizeof(float)) + 1 : NULL;
+  return v->y_n % 2 ? 1 : 4;
 }
 
-static void release_view(shoal_backend *b, float *p, int64_t n, const char *what)
+static float *view(shoal_backend *b, int64_t n, int64_t at)
 {
-  if (p) release(b, p - 1, ((size_t)n + 1) * sizeof(float), what);
+  return n ? (float *)guarded(b, (size_t)(n + at) * sizeof(float)) + at : NULL;
+}
+
+static void release_view(shoal_backend *b, float *p, int64_t n, int64_t at, const char *what)
+{
+  if (p) release(b, p - at, (size_t)(n + at) * sizeof(float), what);
 }
 
 void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_format *in, const values *v)
@@ -144,10 +149,11 @@ void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_form
   }
   r->y = guarded(b, op->out_format.bytes);
   r->dy = guarded(b, op->out_format.bytes);
+  const int64_t at = place_of_views(v);
   for (int i = 0; i < 2; i++) {
-    r->w[i] = view(b, v->w_n[i]);
-    r->dw[i] = view(b, v->w_n[i]);
-    r->stats[i] = view(b, v->stats_n);
+    r->w[i] = view(b, v->w_n[i], at);
+    r->dw[i] = view(b, v->w_n[i], at);
+    r->stats[i] = view(b, v->stats_n, at);
   }
   if (op->saved_bytes) r->saved = guarded(b, op->saved_bytes);
   if (op->scratch_bytes) r->scratch = guarded(b, op->scratch_bytes);
@@ -156,14 +162,15 @@ void rig_open(rig *r, shoal_backend *b, const shoal_op_desc *d, const shoal_form
 void rig_close(rig *r)
 {
   shoal_backend *b = r->backend;
+  const int64_t at = place_of_views(r->v);
   for (int i = 0; i < r->v->inputs; i++) {
     release(b, r->x[i], r->op->in_format[i].bytes, "x");
     release(b, r->dx[i], r->op->in_format[i].bytes, "dx");
   }
   for (int i = 0; i < 2; i++) {
-    release_view(b, r->w[i], r->v->w_n[i], "w");
-    release_view(b, r->dw[i], r->v->w_n[i], "dw");
-    release_view(b, r->stats[i], r->v->stats_n, "stats");
+    release_view(b, r->w[i], r->v->w_n[i], at, "w");
+    release_view(b, r->dw[i], r->v->w_n[i], at, "dw");
+    release_view(b, r->stats[i], r->v->stats_n, at, "stats");
   }
   release(b, r->y, r->op->out_format.bytes, "y");
   release(b, r->dy, r->op->out_format.bytes, "dy");

@@ -1,9 +1,9 @@
 /* A test bench for one operation on one backend.
  *
  * `values` are plain dense arrays in the tester's hands; a `rig` holds the operation and every buffer it asks for, in
- * the operation's own formats.  The rig plays the worst caller the contract allows: weights at odd addresses, NaN in
- * every buffer that is about to be written, in scratch between calls, and after forward in the inputs and outputs that
- * backward promised not to read; guard bytes behind everything. */
+ * the operation's own formats.  The rig plays the worst caller the contract allows: weights at odd addresses (half of
+ * the cases: at multiples of 16 bytes), NaN in every buffer that is about to be written, in scratch between calls, and
+ * after forward in the inputs and outputs that backward promised not to read; guard bytes behind everything. */
 #ifndef SHOAL_TESTS_TENSOR_RIG_H
 #define SHOAL_TESTS_TENSOR_RIG_H
 #include "check.h"
@@ -59,7 +59,8 @@ bool same_bits(const void *a, const void *b, int64_t n); /* n floats */
 /* The topics of the suite: each returns how many checks its file has counted as failed so far, because check.h counts
  * per file; rig_failures are those of the bench and of the case list. */
 int rig_failures(void);
-int test_ops(shoal_backend *b, shoal_backend *ref, shoal_op_kind kind); /* SHOAL_OP_COUNT: all */
+/* kind SHOAL_OP_COUNT: all; `p` is what `b` was opened with. */
+int test_ops(shoal_backend *b, shoal_backend *ref, shoal_op_kind kind, shoal_products p);
 int test_gradients(shoal_backend *b);
 int test_golden(shoal_backend *b);
 int test_chain(shoal_backend *b, shoal_backend *ref);

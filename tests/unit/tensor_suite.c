@@ -1,4 +1,5 @@
-/* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC]; topic conv are the operations of that kind.
+/* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC] [PRODUCTS]; topics linear and conv are the operations
+ * of that kind, which PRODUCTS (tf32, bf16) are for.
  * A backend passes when it computes what ref computes; ref when it agrees with finite differences and with numbers
  * that another framework computed.  Exit 77 where the backend is not built in, or its device is missing. */
 #include "base/clock.h"
@@ -6,6 +7,7 @@
 #include "tensor_rig.h"
 
 static const char *only;
+static shoal_products products;
 
 static bool begins(const char *topic)
 {
@@ -23,8 +25,9 @@ static void run(shoal_backend *b, shoal_backend *ref)
 {
   int failed = 0;
   if (begins("golden")) failed += test_golden(b);
-  if (only && strcmp(only, "conv") == 0) failed += test_ops(b, ref, SHOAL_OP_CONV);
-  if (begins("ops")) failed += test_ops(b, ref, SHOAL_OP_COUNT);
+  if (only && strcmp(only, "linear") == 0) failed += test_ops(b, ref, SHOAL_OP_LINEAR, products);
+  if (only && strcmp(only, "conv") == 0) failed += test_ops(b, ref, SHOAL_OP_CONV, products);
+  if (begins("ops")) failed += test_ops(b, ref, SHOAL_OP_COUNT, products);
   if (begins("gradients") && finite_differences(b)) failed += test_gradients(b);
   if (begins("chain")) failed += test_chain(b, ref);
   if (begins("dropout")) failed += test_dropout(b);
@@ -47,7 +50,9 @@ int main(int argc, char **argv)
   for (size_t i = shoal_backend_names(&names); i-- > 0;) built_in = built_in || strcmp(names[i], name) == 0;
   if (!built_in) CHECK_SKIP("backend %s is not built in", name);
   shoal_backend *b = NULL, *other = NULL;
-  if (shoal_backend_open(name, threads, &b) == SHOAL_ERR_DEVICE) CHECK_SKIP("%s", check_error());
+  if (argc > 4) products = strcmp(argv[4], "bf16") == 0 ? SHOAL_PRODUCTS_BF16 : SHOAL_PRODUCTS_TF32;
+  const shoal_backend_options options = { .name = name, .threads = threads, .products = products };
+  if (shoal_backend_open_as(&options, &b) == SHOAL_ERR_DEVICE) CHECK_SKIP("%s", check_error());
   REQUIRE(b, "open %s: %s", name, check_error());
   b = mirror_of(b);
   if (strcmp(name, "ref") != 0) REQUIRE(shoal_backend_open("ref", 1, &other) == SHOAL_OK, "open ref");

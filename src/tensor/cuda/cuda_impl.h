@@ -130,7 +130,33 @@ shoal_status shoal_cuda_meet(shoal_backend *b, const shoal_meet_args *a, size_t 
                              float *distance);
 shoal_status shoal_cuda_fold(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
 
+/* --- fused.c --- */
+/* C[m,n] = op(A) op(B), all by columns and dense. */
+typedef struct {
+  cublasLtEpilogue_t epilogue; /* BIAS: a bias [m] is added; BGRADB: the bias [n] becomes the sum of op(B) over k */
+  bool ta, tb;
+  int64_t m, n, k;
+} shoal_cuda_fused_shape;
+typedef struct {
+  cublasLtMatmulDesc_t how;
+  cublasLtMatrixLayout_t a, b, c;
+  bool chosen; /* there is an algorithm */
+  cublasLtMatmulAlgo_t algo;
+  size_t workspace, a_n, b_n, a_at, b_at; /* scratch: | workspace | A in bf16 | B in bf16 | */
+} shoal_cuda_fused;
+/** `f` is zeroed, and to be destroyed also after an error. */
+shoal_status shoal_cuda_fused_plan(shoal_cuda *b, const shoal_cuda_fused_shape *s, shoal_cuda_fused *f,
+                                   size_t *scratch_bytes);
+/** Whether it is planned, for memory like this. */
+bool shoal_cuda_fused_fits(const shoal_cuda_fused *f, const float *a, const float *bm, const float *bias,
+                           const float *c);
+/** What fits.  `bias` is written by BGRADB. */
+shoal_status shoal_cuda_fused_multiply(shoal_cuda *b, const shoal_cuda_fused *f, const float *a, const float *bm,
+                                       const float *bias, float *c, void *scratch);
+void shoal_cuda_fused_destroy(const shoal_cuda *b, shoal_cuda_fused *f);
+
 /* --- linear.c, conv.c, conv_dnn.c, attention.c, ops.c: operations --- */
+shoal_status shoal_cuda_to_bf16(shoal_cuda *b, size_t n, const float *x, uint16_t *y);
 shoal_status shoal_cuda_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                              const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                              int64_t ldc);

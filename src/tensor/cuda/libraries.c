@@ -39,6 +39,17 @@ static shoal_status open_blas(cudaStream_t stream, shoal_products products, shoa
   return SHOAL_OK;
 }
 
+static shoal_status open_lt(shoal_cuda_libraries *l)
+{
+  static const char soname[] = SONAME("cublasLt", CUBLAS_VER_MAJOR);
+  SHOAL_TRY(load(soname, &l->lt_file));
+#define X(name) SHOAL_TRY(find(l->lt_file, soname, #name, &l->name));
+  SHOAL_CUBLASLT_LIST(X)
+#undef X
+  SHOAL_TRY_CUBLAS(l->cublasLtCreate(&l->lt));
+  return SHOAL_OK;
+}
+
 #ifdef SHOAL_WITH_CUDNN
 static shoal_status open_dnn(cudaStream_t stream, shoal_cuda_libraries *l)
 {
@@ -89,12 +100,15 @@ const char *shoal_cuda_dnn_version(void)
 shoal_status shoal_cuda_libraries_open(cudaStream_t stream, shoal_products products, shoal_cuda_libraries *out)
 {
   SHOAL_TRY(open_blas(stream, products, out));
+  SHOAL_TRY(open_lt(out));
   return open_dnn(stream, out);
 }
 
 void shoal_cuda_libraries_close(shoal_cuda_libraries *l)
 {
   close_dnn(l);
+  if (l->lt) (void)l->cublasLtDestroy(l->lt);
+  if (l->lt_file) dlclose(l->lt_file);
   if (l->blas) (void)l->cublasDestroy_v2(l->blas);
   if (l->blas_file) dlclose(l->blas_file);
   memset(l, 0, sizeof *l);

@@ -1,10 +1,11 @@
-/* cuBLAS and cuDNN, loaded when a backend is opened: their load takes some 70 ms, which other runs should not pay, and a node without
+/* cuBLAS with cuBLASLt, and cuDNN, loaded when a backend is opened: their load takes some 70 ms, which other runs should not pay, and a node without
  * them can still run everything else.
  *
  * cuBLAS is needed for every product; without cuDNN, here or where Shoal was built, it does convolutions, too. */
 #ifndef SHOAL_TENSOR_CUDA_LIBRARIES_H
 #define SHOAL_TENSOR_CUDA_LIBRARIES_H
 #include "tensor/backend.h"
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <stdbool.h>
 #ifdef SHOAL_WITH_CUDNN
@@ -21,6 +22,19 @@
   X(cublasSgemm_v2)                                                                                                    \
   X(cublasSgemmStridedBatched)                                                                                         \
   X(cublasGemmEx)
+#define SHOAL_CUBLASLT_LIST(X)                                                                                         \
+  X(cublasLtCreate)                                                                                                    \
+  X(cublasLtDestroy)                                                                                                   \
+  X(cublasLtMatmulDescCreate)                                                                                          \
+  X(cublasLtMatmulDescDestroy)                                                                                         \
+  X(cublasLtMatmulDescSetAttribute)                                                                                    \
+  X(cublasLtMatrixLayoutCreate)                                                                                        \
+  X(cublasLtMatrixLayoutDestroy)                                                                                       \
+  X(cublasLtMatmulPreferenceCreate)                                                                                    \
+  X(cublasLtMatmulPreferenceDestroy)                                                                                   \
+  X(cublasLtMatmulPreferenceSetAttribute)                                                                              \
+  X(cublasLtMatmulAlgoGetHeuristic)                                                                                    \
+  X(cublasLtMatmul)
 #define SHOAL_CUDNN_LIST(X)                                                                                            \
   X(cudnnCreate)                                                                                                       \
   X(cudnnDestroy)                                                                                                      \
@@ -46,10 +60,12 @@
   X(cudnnConvolutionBackwardFilter)
 
 typedef struct {
-  void *blas_file;
+  void *blas_file, *lt_file;
   cublasHandle_t blas;
+  cublasLtHandle_t lt;
 #define X(name) __typeof__(&name) name;
   SHOAL_CUBLAS_LIST(X)
+  SHOAL_CUBLASLT_LIST(X)
   bool has_dnn;
 #ifdef SHOAL_WITH_CUDNN
   void *dnn_file;

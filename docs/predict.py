@@ -13,7 +13,8 @@ try:
     import h5py
     import numpy as np
 except ImportError as e:
-    sys.exit(f"predict.py needs h5py and NumPy ({e}): pip install h5py numpy, or on Debian and Ubuntu: apt install python3-h5py")
+    sys.exit(f"predict.py needs h5py and NumPy, which {sys.executable} lacks ({e}): {sys.executable} -m pip install h5py numpy; "
+             "or, on Debian and Ubuntu, apt install python3-h5py, and then /usr/bin/python3 predict.py")
 
 
 CURVES = {

@@ -164,14 +164,14 @@ def _labels(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def sent_at(run: Run) -> Array:
-    """Bytes of payload that all ranks had sent at each row of metrics, in the attempt that has traces; NaN before it."""
+    """Bytes of payload that all ranks had sent at each row of metrics; NaN if the attempt that has traces did not begin the run: its
+    bytes are not those of the times and steps of all attempts."""
     sent, steps = run.sent, run.metrics["step"].to_numpy(float)
-    if not len(run.steps):
+    if not len(run.steps) or float(run.steps["step"].min()) > 0:
         return np.full(len(steps), np.nan)
-    first = float(run.steps["step"].min())
     total = np.concatenate([[0.0], np.cumsum(sent["payload_bytes"].to_numpy(float))])
     at = np.searchsorted(sent["step"].to_numpy(float), steps, side="left")  # row "step 20" is after steps 0 to 19
-    return np.where(steps >= first, total[at], np.nan)
+    return total[at]
 
 
 @styled

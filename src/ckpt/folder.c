@@ -335,6 +335,11 @@ shoal_status shoal_ckpt_find(const char *path, char **out)
     free(run);
     SHOAL_CHECK(!there, SHOAL_ERR_IO, "there is no %s here; did you mean runs/%s?", path, path);
   }
+  SHOAL_CHECK(
+      strcmp(shoal_path_base(path), "best") != 0 || shoal_path_exists(path), SHOAL_ERR_IO,
+      "there is no %s: a run keeps its best state if it trains with ckpt.best (--set ckpt.best=test_loss; where "
+      "it is done, with another run.name)",
+      path);
   if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) {
     *out = shoal_strdup_printf("%s", path);
     return SHOAL_OK;

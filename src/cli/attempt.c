@@ -308,6 +308,8 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
         word_of(status, "reason"), code);
     return or_one(code);
   }
+  if (json_is_false(json_object_get(status, "ended")))
+    say(b, "%s: %s; then it was killed before it ended: srun ended with %d", b->dir, word_of(status, "reason"), code);
   if (shoal_launcher_end_asked()) {
     say(b,
         "%s: stopped at step %lld with a checkpoint, by TERM, as of scancel, a preemption or a failed node: no requeue "

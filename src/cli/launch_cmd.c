@@ -216,6 +216,7 @@ static shoal_status run_job(const shoal_launcher *l, const shoal_texts *program,
 {
   shoal_attempt b;
   shoal_launcher_hear_stops();
+  setenv(SHOAL_REQUEUES, "1", 1); /* for the ranks */
   SHOAL_TRY(shoal_attempt_begin(dir, &b));
   shoal_last_word word = { b.dir, b.before };
   shoal_launcher_ear ear = { shoal_last_word_heard, &word };

@@ -111,6 +111,19 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
   return s;
 }
 
+enum { REST = 61, WAIT = 11 }; /* columns of the table: all but the first, the last */
+
+/* Whether what a job waits for has room in the last column. */
+static bool is_short(const char *reason)
+{
+  return strlen(reason) <= WAIT;
+}
+
+static bool is_turn(const char *reason)
+{
+  return strcmp(reason, "JobArrayTaskLimit") == 0;
+}
+
 /* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for, or that nothing is known yet; "" if it
  * does not wait.  A job that is requeued Slurm holds for two minutes, and gives no time for the element of an array. */
 static const char *next_start(const shoal_run_facts *r, const standing *s, char *buf, size_t cap)
@@ -125,14 +138,14 @@ static const char *next_start(const shoal_run_facts *r, const standing *s, char 
     snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
   else if (r->attempt > 0 && s->entry->reason && strcmp(s->entry->reason, "BeginTime") == 0)
     snprintf(buf, cap, "in < 3 min");
+  else if (s->entry->reason && !is_short(s->entry->reason))
+    snprintf(buf, cap, "%s", is_turn(s->entry->reason) ? "array limit" : "see below");
   else
     snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : "not known");
   return buf;
 }
 
 /* ---- the table ---- */
-
-enum { REST = 61, WAIT = 11 }; /* columns: all but the first, the last */
 
 static int terminal_columns(void)
 {
@@ -174,7 +187,7 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
   add_real("%.0f%%", floor(100 * r->done), DONE, out);
   add_real("%.4g", r->loss, LOSS, out);
   shoal_str_add(out, " %*d", STARTS, r->attempt);
-  shoal_str_add(out, " %-10s %.*s", s->job ? s->job : "-", WAIT, next_start(r, s, start, sizeof start));
+  shoal_str_add(out, " %-10s %s", s->job ? s->job : "-", next_start(r, s, start, sizeof start));
   while (out->text[out->len - 1] == ' ') out->text[--out->len] = '\0';
   shoal_str_add(out, "\n");
 }
@@ -183,8 +196,7 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
 static const char *long_wait(const standing *s)
 {
   const char *reason = s->entry && !has_begun(s->entry) ? s->entry->reason : NULL;
-  bool is_turn = reason && strcmp(reason, "JobArrayTaskLimit") == 0;
-  return reason && strlen(reason) > WAIT && !is_turn && !never_starts(s->entry) ? reason : NULL;
+  return reason && !is_short(reason) && !is_turn(reason) && !never_starts(s->entry) ? reason : NULL;
 }
 
 /* Of a run that is dead or silent; NULL: it is neither. */
@@ -200,6 +212,8 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
   char since[32];
   if (strcmp(s->state, "failed") == 0)
     shoal_str_add(out, "exit %d: %s", r->exit_code, r->reason);
+  else if (strcmp(s->state, "stopped") == 0 && r->cut)
+    shoal_str_add(out, "%s", r->reason);
   else if (strcmp(s->state, "suspended") == 0 && r->stopped)
     shoal_str_add(out,
                   "its process %ld here is stopped, as by Ctrl-Z: fg in that terminal, or kill -CONT, lets it go on",

@@ -92,8 +92,8 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   const shoal_csv_field *label = &c->fields[column];
   SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
               "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
-              "column with --label",
-              c->path, label->line, label->column, column + 1);
+              "column with --label%s",
+              c->path, label->line, label->column, column + 1, t->args->missing ? "; --missing is for features" : "");
   return shoal_csv_classes_add(&t->classes, c->path, label, out);
 }
 

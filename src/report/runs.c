@@ -93,18 +93,18 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
   r->done = shoal_json_real_of(p, "done");
   r->loss = shoal_json_real_of(p, "loss");
   r->test_acc = shoal_json_real_of(p, "test_acc");
-  free(r->reason);
-  r->reason = shoal_strdup_printf("%s", reason ? reason : "");
   r->age_s = age_of(r->dir, "status.json");
+  const json_t *process = json_object_get(j, "process");
+  bool gone = shoal_run_process_gone(process);
+  r->cut = r->life == SHOAL_LIFE_STOPPED && json_is_false(json_object_get(j, "ended")) && (gone || r->age_s > SILENT_S);
+  free(r->reason);
+  r->reason = shoal_strdup_printf("%s%s", reason ? reason : "", r->cut ? "; then it was killed before it ended" : "");
   if (r->life == SHOAL_LIFE_RUNNING || r->life == SHOAL_LIFE_STOPPING) {
-    const json_t *process = json_object_get(j, "process");
-    bool gone = shoal_run_process_gone(process);
     r->stopped = stopped_process(process);
     r->silent = !gone && r->age_s > SILENT_S;
     if (gone || r->silent) r->life = SHOAL_LIFE_DEAD;
   }
-  if (r->life == SHOAL_LIFE_DEAD || r->life == SHOAL_LIFE_FAILED)
-    shoal_memory_kills_since(json_object_get(j, "process"), r->memory);
+  if (r->life == SHOAL_LIFE_DEAD || r->life == SHOAL_LIFE_FAILED) shoal_memory_kills_since(process, r->memory);
   return job && *job ? shoal_texts_add(&r->jobs, job) : SHOAL_OK;
 }
 

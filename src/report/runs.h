@@ -24,12 +24,13 @@ typedef enum {
 typedef struct {
   char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run */
   shoal_life life;
+  bool cut;     /* stopped, its checkpoint was written, and it was killed before it ended: `reason` says so */
   bool silent;  /* dead only because nothing was heard: its host cannot be asked from here */
   long stopped; /* its process on this host, which is stopped, as by SIGSTOP; 0: it is not, or not known */
   int exit_code, attempt;
   double step, done, loss, test_acc; /* done: 0 to 1; loss: of the last step; NAN: not known */
   double age_s;                      /* of its last word; NAN: none */
-  char *reason;                      /* of a failure; "" or more */
+  char *reason;                      /* of a failure or a stop; "" or more */
   char memory[SHOAL_MEMORY_KILLS];   /* that it ran out, if the run was killed or has failed on this host; else "" */
   shoal_texts jobs; /* numbers of its jobs: that of its last start, then those that were submitted for it */
 } shoal_run_facts;

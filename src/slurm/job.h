@@ -47,6 +47,9 @@ shoal_status shoal_job_time(const char *text, char out[SHOAL_JOB_TIME], double *
  *  @param more  further options, such as --dependency=afterany:12 */
 shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char **id);
 
+/* A variable of ranks in a job that `shoal launch --requeue` puts back into the queue after a stop. */
+#define SHOAL_REQUEUES "SHOAL_REQUEUES"
+
 /* This process's job: "77", of an array's element "70_3", which alone is then meant.  NULL: none.  Caller frees. */
 char *shoal_job_here(void);
 /** Puts a job back into the queue.  False if Slurm refuses, which it has said. */

@@ -30,7 +30,8 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   static const char *const names[] = { "fault.stop_step",   "fault.kill_step", "fault.nan_step",  "fault.seed",
                                        "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
                                        "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place",
-                                       "fault.start",       "fault.eval",      "fault.delay",     "fault.trace_off" };
+                                       "fault.start",       "fault.eval",      "fault.delay",     "fault.trace_off",
+                                       "fault.end" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);
@@ -41,6 +42,7 @@ shoal_status shoal_session_read_faults(shoal_session *s)
   s->faults.delay_s = shoal_config_float(c, "fault.delay") * 1e-3;
   bool here = shoal_config_int(c, "fault.rank") == shoal_world_rank(s->run.world);
   double compute_s, start_s, eval_s;
+  SHOAL_TRY(read_sleep(c, "fault.end", &s->faults.end_s));
   SHOAL_TRY(read_sleep(c, "fault.ckpt", &s->faults.ckpt_s));
   SHOAL_TRY(read_sleep(c, "fault.compute", &compute_s));
   SHOAL_TRY(read_sleep(c, "fault.start", &start_s));

@@ -63,9 +63,10 @@ static const char running[] = "running", stopping[] = "stopping",
 
 /* What an attempt wrote last into status.json. */
 typedef struct {
-  int attempt;       /* 0: there is none */
-  bool there;        /* is the file */
-  bool failed, runs; /* its state: failed; running or stopping */
+  int attempt;                /* 0: there is none */
+  bool there;                 /* is the file */
+  bool failed, runs, stopped; /* its state: failed; running or stopping; stopped */
+  bool cut;                   /* it has not ended since it was stopped */
   int exit_code;
   char reason[512];
   double loss;            /* of its last step; NAN: there was none */
@@ -87,6 +88,8 @@ static last_word read_last_word(const shoal_folder *f)
     w.attempt = number > 0 && number < MOST_ATTEMPTS ? (int)number : 0;
     w.failed = is_one_of(state, "failed", "failed");
     w.runs = is_one_of(state, running, stopping);
+    w.stopped = is_one_of(state, "stopped", "stopped");
+    w.cut = w.stopped && json_is_false(json_object_get(status, "ended"));
     w.exit_code = shoal_json_int_of(status, "exit_code");
     const char *reason = json_string_value(json_object_get(status, "reason"));
     snprintf(w.reason, sizeof w.reason, "%s", reason ? reason : "");
@@ -125,14 +128,14 @@ static int logged_attempt(const shoal_folder *f, bool *torn)
   return (int)attempt;
 }
 
-/* Another rank may have given up for all: what it wrote stays, also if this one is woken once more by the launcher's signals.  What
- * rank 0 has measured stays, too, whoever writes. */
-static bool says_failed(shoal_folder *f)
+/* Another rank may have given up for all: what it wrote stays, also if this one is woken once more by the launcher's signals.  So does
+ * that the checkpoint of a stop was written, if a rank is lost afterwards.  What rank 0 has measured stays, too, whoever writes. */
+static bool must_stay(shoal_folder *f, const char *state)
 {
   last_word w = read_last_word(f);
   if (f->lead.step_s == 0) f->lead.step_s = w.lead.step_s;
   if (f->lead.save_s == 0) f->lead.save_s = w.lead.save_s;
-  return w.attempt == f->attempt && w.failed;
+  return w.attempt == f->attempt && (w.failed || (w.stopped && strcmp(state, "failed") == 0));
 }
 
 /* The lease's thread writes it, too. */
@@ -210,6 +213,7 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   shoal_status st = SHOAL_OK;
   shoal_json_object(&j, NULL);
   shoal_json_string(&j, "state", state);
+  shoal_json_bool(&j, "ended", !f->ends && !is_one_of(state, running, stopping));
   shoal_json_int(&j, "exit_code", exit_code);
   shoal_json_string(&j, "reason", reason);
   shoal_json_int(&j, "rank", atomic_load(&f->rank));
@@ -217,12 +221,12 @@ static shoal_status write_status(shoal_folder *f, const char *state, int exit_co
   add_place(f, by_thread, &j);
   shoal_json_int(&j, "attempt", f->attempt);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
-  bool failed = says_failed(f);
+  bool stays = must_stay(f, state);
   add_figures(f, &j);
   add_lead(&f->lead, &j);
   add_process(f, &j);
   shoal_json_end(&j);
-  if ((!by_thread || atomic_load(&f->running)) && !failed) st = shoal_folder_write(f, "status.json", j.text.text);
+  if ((!by_thread || atomic_load(&f->running)) && !stays) st = shoal_folder_write(f, "status.json", j.text.text);
   if (st == SHOAL_ERR_IO && !f->running && overwrite(f, "status.json", j.text.text)) st = SHOAL_OK; /* the last word */
   pthread_mutex_unlock(&status_lock);
   shoal_str_free(&j.text);
@@ -375,6 +379,7 @@ static void tell_of_killed(const last_word *w)
     shoal_warn("attempt %d failed at step %lld, %s: %s%s%s", w->attempt, (long long)w->step, w->time, w->reason,
                told ? "" : "; ", told ? "" : w->memory);
   }
+  if (w->cut) shoal_info("attempt %d: %s; then it was killed before it ended", w->attempt, w->reason);
   if (!w->runs) return;
   shoal_warn("attempt %d did not end by itself, its last sign of life is of step %lld, %s: %s", w->attempt,
              (long long)w->step, w->time, *w->memory ? w->memory : "it was killed, or its host went down");

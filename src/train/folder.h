@@ -35,6 +35,7 @@ typedef struct {
   int64_t kills;            /* that the kernel of this host had made for want of memory when this attempt began */
   bool found, untold;       /* rank 0: the folder was there before this attempt; it had no status.json */
   bool begun;               /* rank 0: not refused any more */
+  bool ends;                /* rank 0: status.json says stopped, and the run has yet to end */
   uint64_t token;           /* of the lease, on every rank; 0: not taken */
   shoal_lease *lease;       /* rank 0; its thread also keeps status.json up to date */
   atomic_bool running;      /* status.json says so */
@@ -92,7 +93,7 @@ void shoal_folder_tell_beginning(const shoal_folder *f);
 shoal_status shoal_folder_copy_metrics(const shoal_folder *f, const char *to);
 
 /** status.json, atomically: state is running, done, stopped or failed.  Any rank may say failed, and that stays for this
- *  attempt.  ERR_WORLD if the folder is
+ *  attempt, unless rank 0 has said stopped before: then the checkpoint of the stop is there.  ERR_WORLD if the folder is
  *  not ours any more, as in shoal_folder_write. */
 shoal_status shoal_folder_status(shoal_folder *f, const char *state, int exit_code, const char *reason, uint64_t step,
                                  uint64_t epoch);

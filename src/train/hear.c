@@ -159,6 +159,17 @@ void shoal_session_tell_stop(shoal_session *s)
   shoal_session_refresh_status(s, "stopping", "asked to stop by a signal; not saved yet");
 }
 
+void shoal_session_tell_saved(shoal_session *s, uint64_t step)
+{
+  char by[SHOAL_STOP_WORDS], reason[160];
+  if (!shoal_session_is_root(s) || s->ears.saved || !shoal_folder_is_ours(&s->world.folder)) return;
+  s->ears.saved = true;
+  s->world.folder.ends = true;
+  snprintf(reason, sizeof reason, "%s asked to stop, and the checkpoint of step %llu was written", shoal_stop_words(by),
+           (unsigned long long)step);
+  shoal_session_refresh_status(s, "stopped", reason);
+}
+
 /* The process of `shoal launch` that mpirun, our parent, is a child of; 0: mpirun was called otherwise. */
 static long launch_process(void)
 {
@@ -185,6 +196,8 @@ static void print_command(const shoal_session *s, const char *name, shoal_str *o
     *more = launch && !shoal_stop_ignores(SHOAL_STOP_INT) ? " (Ctrl-C does the same)" : "";
   if (job && step && !by_mpirun) {
     shoal_str_add(out, "scancel --signal=%s %s.%s", name, job, step);
+    if (getenv(SHOAL_REQUEUES))
+      *more = " (a pause: the job is requeued and goes on; scancel --batch --signal=TERM and its number ends it)";
   } else {
     shoal_str_add(out, "kill -%s %ld", name, launch ? launch : (long)getpid());
     if (t->nodes > 1) shoal_str_add(out, " on %s", t->places[0].host);

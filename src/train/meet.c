@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "train/session.h"
 #include "train/stop.h"
+#include <unistd.h>
 
 shoal_status shoal_session_open_meeting(shoal_session *s)
 {
@@ -93,7 +94,10 @@ shoal_status shoal_session_take_all(shoal_session *s)
 shoal_status shoal_session_stop(shoal_session *s)
 {
   SHOAL_TRY(shoal_session_take_all(s));
+  s->ears.stops = true;
   SHOAL_TRY(shoal_session_save_last(s, true));
+  if (s->clock.saved_any) shoal_session_tell_saved(s, s->clock.saved_step); /* that of this step was there before */
+  if (s->faults.end_s > 0) usleep((useconds_t)(s->faults.end_s * 1e6));
   s->meet.agreed = true;
   return SHOAL_STOPPED;
 }

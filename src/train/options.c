@@ -159,6 +159,8 @@ static const shoal_option run_options[] = {
     "Fault hook: the trace leaves out this many steps after this many, and so on, to measure what recording costs.",
     NULL },
   { "fault.ckpt", SHOAL_OPT_STRING, "", NULL, NULL, "Fault hook: \"sleep:MS\" slows every checkpoint down.", NULL },
+  { "fault.end", SHOAL_OPT_STRING, "", NULL, NULL,
+    "Fault hook: \"sleep:MS\" after the checkpoint of a stop, before the run ends.", NULL },
   { "fault.start", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" makes the rank so late with opening the data set.", NULL },
   { "fault.eval", SHOAL_OPT_STRING, "", NULL, NULL,

@@ -233,7 +233,8 @@ shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_
 
 void shoal_session_refresh_status(shoal_session *s, const char *state, const char *reason)
 {
-  shoal_status st = shoal_session_status(s, state, 0, reason);
+  int exit_code = strcmp(state, "stopped") == 0 ? shoal_status_exit_code(SHOAL_STOPPED) : 0;
+  shoal_status st = shoal_session_status(s, state, exit_code, reason);
   if (st != SHOAL_OK && !s->record.untrue)
     shoal_warn("status.json is not up to date, training goes on: %s", shoal_error_text(st));
   s->record.untrue = st != SHOAL_OK;

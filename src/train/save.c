@@ -202,6 +202,7 @@ static void after_save(void *session, const char *path, bool beside)
                (double)(launched - v->began_ns) * 1e-9, v->again);
   else
     shoal_info("checkpoint %s, %.2f s%s", path, v->seconds, v->again);
+  if (v->stops) shoal_session_tell_saved(s, v->file_step);
   if (v->best && beside) shoal_error_keep(&v->failure, shoal_ckpt_keep_best(path));
   shoal_session_prune(s, v->file_step);
 }
@@ -230,7 +231,7 @@ static shoal_status book(shoal_session *s, char *path)
   s->record.save_s = SHOAL_MAX(s->record.save_s, v->seconds);
   if (shoal_session_is_root(s)) {
     shoal_session_note_lead(s);
-    shoal_session_refresh_status(s, "running", "");
+    if (!s->ears.saved) shoal_session_refresh_status(s, "running", "");
   }
   shoal_error_keep(&failure, shoal_session_count_traces(s));
   return shoal_group_agree(s->run.control, failure.code == SHOAL_OK ? SHOAL_OK : shoal_error_put(&failure));
@@ -377,7 +378,9 @@ static shoal_status save(shoal_session *s, bool last)
     return st;
   }
   shoal_session_saving *v = &s->saving; /* no thread looks at it before it is launched */
-  *v = (shoal_session_saving){ .copies = v->copies, .best = v->best, .began_ns = t0, .file_step = info.step };
+  *v = (shoal_session_saving){
+    .copies = v->copies, .best = v->best, .stops = last && s->ears.stops, .began_ns = t0, .file_step = info.step
+  };
   v->step = r->step;
   v->epoch = s->clock.epoch;
   v->row_step = s->record.row_step;

@@ -129,6 +129,7 @@ typedef struct {
   uint64_t began_ns;
   atomic_uint_least64_t launched_ns; /* training has waited from began_ns on */
   bool best;                         /* it is kept as the best, too */
+  bool stops;                        /* it is that of a stop */
   const char *again;                 /* what is said of a second one of the same step; else "" */
   double seconds;                    /* rank 0: until it was there; set by the writing thread, as is failure */
   shoal_error failure;               /* rank 0: of what comes after it: prune, keeping the best */
@@ -164,7 +165,7 @@ typedef struct {
 typedef struct {
   int64_t stop_step, kill_step, exit_step, nan_step; /* -1: never */
   shoal_fault_place nan_place;                       /* of nan_step */
-  double compute_s, ckpt_s, start_s, eval_s, jitter_s, delay_s;
+  double compute_s, ckpt_s, start_s, eval_s, end_s, jitter_s, delay_s;
   uint64_t no_exchange; /* 0: never */
   uint64_t trace_off;   /* 0: never */
   bool left_out;        /* this step's exchange is skipped */
@@ -176,6 +177,7 @@ typedef struct {
   shoal_rendezvous *spread; /* requests go to all ranks; nobody joins it */
   bool drops;               /* what is under way can be dropped */
   bool told;                /* the log and status.json say that the run will stop */
+  bool stops, saved;        /* what is saved now is for a stop; rank 0: it was written, and status.json says so */
   bool looked, lost;        /* at the first request: whether a rank of this node was gone */
 } shoal_session_ears;
 
@@ -287,6 +289,9 @@ shoal_status shoal_session_agree(shoal_session *s, shoal_status st);
 shoal_status shoal_session_agree_on_reading(shoal_session *s, shoal_status st);
 /* After a step: says once, when rank 0 knows of a request, how long the stop may take, also in status.json.  Local. */
 void shoal_session_tell_stop(shoal_session *s);
+/* Rank 0, as soon as the checkpoint of a stop is written, that of `step`: status.json says so at once, for a kill may be next.  From
+ * then on the run counts as stopped, whatever its end brings. */
+void shoal_session_tell_saved(shoal_session *s, uint64_t step);
 /* For status.json: how long steps and checkpoints of this attempt take.  On rank 0. */
 void shoal_session_note_lead(shoal_session *s);
 /* Tells how to stop the run, and which signals do not.  Collective. */

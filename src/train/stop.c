@@ -10,8 +10,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 static const struct {
@@ -22,8 +24,9 @@ static const struct {
   [SHOAL_STOP_USR2] = { SIGUSR2, "USR2" }, [SHOAL_STOP_INT] = { SIGINT, "INT" },
   [SHOAL_STOP_HUP] = { SIGHUP, "HUP" },
 };
-static atomic_int requested, signals_heard, hung_up;
-static int terminal; /* at the start; 0: none */
+static atomic_int requested, signals_heard, hung_up, first;
+static atomic_llong first_at; /* seconds of time(); 0: none yet */
+static int terminal;          /* at the start; 0: none */
 static bool ignored[SHOAL_STOP_SIGNALS];
 
 /* Processor time is limited, and used up first: the soft limit comes as a signal, the hard one kills, so there must be time between. */
@@ -46,6 +49,10 @@ static bool limit_cpu(void)
 static void on_signal(int number)
 {
   if (number == SIGINT && requested == SIGINT) _exit(128 + SIGINT);
+  if (!first) {
+    first_at = (long long)time(NULL);
+    first = number;
+  }
   requested = number;
   if (number == SIGHUP) hung_up = 1;
   signals_heard++;
@@ -131,6 +138,22 @@ int64_t shoal_stop_cpu_limit(void)
 int shoal_stop_count(void)
 {
   return signals_heard;
+}
+
+const char *shoal_stop_words(char out[SHOAL_STOP_WORDS])
+{
+  const char *name = "the limit of processor time";
+  char clock[16];
+  time_t at = (time_t)first_at;
+  struct tm when;
+  for (int i = 0; i < SHOAL_STOP_SIGNALS; i++)
+    if (signals[i].number == first) name = signals[i].name;
+  strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&at, &when));
+  if (first)
+    snprintf(out, SHOAL_STOP_WORDS, "%s at %s", name, clock);
+  else
+    snprintf(out, SHOAL_STOP_WORDS, "a signal");
+  return out;
 }
 
 const char *shoal_stop_name(int which)

@@ -19,6 +19,9 @@ bool shoal_stop_terminal_gone(void);
 /** Seconds of processor time after which this process is asked to stop (ulimit -t); 0: there is no limit. */
 int64_t shoal_stop_cpu_limit(void);
 int shoal_stop_count(void); /* signals so far */
+enum { SHOAL_STOP_WORDS = 64 };
+/** The first one, as "TERM at 12:34:56"; "a signal" if only other ranks have heard one. */
+const char *shoal_stop_words(char out[SHOAL_STOP_WORDS]);
 const char *shoal_stop_name(int which);
 bool shoal_stop_ignores(int which);
 #endif

@@ -96,10 +96,18 @@ static void write_end(shoal_session *s, shoal_status end, int exit_code, const c
 {
   static const char *const states[] = { "done", "stopped", "failed" };
   const char *state = states[end == SHOAL_OK ? 0 : end == SHOAL_STOPPED ? 1 : 2];
+  char *both = NULL;
   if (!s->world.started || !shoal_folder_is_ours(&s->world.folder)) return;
   if (shoal_session_is_root(s)) shoal_session_note_lead(s);
+  s->world.folder.ends = false;
+  if (s->ears.saved && exit_code != shoal_status_exit_code(SHOAL_STOPPED)) { /* what then failed was the end alone */
+    reason = both = shoal_strdup_printf("a signal asked to stop, and the checkpoint was written; then: %s", reason);
+    state = states[1];
+    exit_code = shoal_status_exit_code(SHOAL_STOPPED);
+  }
   shoal_status st = shoal_session_status(s, state, exit_code, reason);
   if (st != SHOAL_OK) shoal_warn("status.json does not say how the run ended: %s", shoal_error_text(st));
+  free(both);
 }
 
 /* Stopped before this attempt wrote anything: the folder is as it was, but status.json may still be that of a killed attempt. */

@@ -55,7 +55,7 @@ shoal_add_faults(stop stop_start stop_start)
 shoal_add_faults(stop stop_evaluation stop_evaluation)
 shoal_add_faults(stop stop_round stop_round)
 shoal_add_faults(stop stop_apart stop_lockstep stop_votes_late)
-shoal_add_faults(stop stop stop_saving stop_waiting stop_interrupted stop_said_at_once stop_lead_known stop_method)
+shoal_add_faults(stop stop stop_saving stop_waiting stop_interrupted stop_killed stop_said_at_once stop_lead_known stop_method)
 
 # Ranks that must stay equal, and may take long at what one computes for all.
 shoal_add_pytest(faults.alike FILE faults/test_alike.py LABELS faults noasan TIMEOUT 300)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import (ENV, MLP, assert_equal, built, checkpoints, kill_all, metrics, newest, places, program, ranks_of, read, sampled, send, sets,
+from harness import (ENV, MLP, assert_equal, built, checkpoints, kill_all, metrics, newest, places, program, ranks_of, read, said, sampled, send, sets,
                      shoal, shows, status, train, wait_for, wait_until)
 
 TIMED = ("time_s", "samples_per_s", "wait_share")  # differ from run to run
@@ -221,6 +221,34 @@ def test_stop_interrupted(glyphs, jobs):
         told = hang_up(ranks)
         assert len(told) == 1 and "the terminal is gone, which asks to stop: up to" in told[0], told
         shutil.rmtree("runs/r")
+
+
+def test_stop_killed(glyphs, jobs):
+    """As after a plain scancel: TERM to all, and KILL to all later.  Once the checkpoint of the stop is there, status.json, `shoal status`
+    and the next start say so, though the run is not at its end; before, none of them does."""
+    glyphs(256, 64)
+    for saved in (False, True):
+        name = f"r{saved:d}"
+        job = jobs.start(2, name, *BASE, *sets(run__epochs=200, eval__every="200 epochs", run__log_every="1 steps"), "--allow-faults",
+                         *sets(fault__compute="sleep:20", fault__ckpt="sleep:0" if saved else "sleep:60000", fault__end="sleep:60000"))
+        wait_for(f"{name}.out", "step 2:")
+        for pid in ranks_of(job).values():
+            send(pid, signal.SIGTERM)
+        wait_until("a save", lambda: checkpoints(name) if saved else any(".tmp-" in f for f in os.listdir(f"runs/{name}/ckpt")))
+        time.sleep(0.5)
+        kill_all(job)
+        s, told = status(name), shoal("status", "runs").stdout
+        after = train(2, name, *BASE, "--allow-faults", *sets(fault__stop_step=s["step"] if saved else 0), code=75)
+        words = rf"TERM at \d\d:\d\d:\d\d asked to stop, and the checkpoint of step {s['step']} was written"
+        assert s["ended"] is False, s
+        if saved:
+            assert (s["state"], s["exit_code"]) == ("stopped", 75) and re.fullmatch(words, s["reason"]), s
+            assert re.search(rf"^{name}: {words}; then it was killed before it ended$", told, re.M), told
+            assert re.search(rf"attempt 1: {words}; then it was killed before it ended", after.stdout), said(after)
+        else:
+            assert s["state"] == "stopping" and re.search(rf"^{name}: killed without a word, last word", told, re.M), f"{s}\n{told}"
+            assert "attempt 1 did not end by itself" in after.stderr, said(after)
+        assert (status(name)["state"], status(name)["ended"]) == ("stopped", True), status(name)
 
 
 def hang_up(ranks):

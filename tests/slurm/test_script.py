@@ -11,7 +11,7 @@ echo "$@" >launched
 n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n
 [ -z "$FAILS" ] || [ -e failed ] || { touch failed; exit 1; }
 mkdir -p runs/$NAME
-[ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"job\\": ${WHOSE:-null}, \\"n\\": $n}" >"runs/$NAME/status.json"
+[ -z "$STATE" ] || echo "{\\"state\\": \\"$STATE\\", \\"exit_code\\": $CODE, \\"reason\\": \\"rank 3 (n1, gone) said \\\\\\"no\\\\\\"\\", \\"rank\\": 0, \\"step\\": $STEP, \\"job\\": ${WHOSE:-null}, \\"ended\\": ${ENDED:-true}, \\"n\\": $n}" >"runs/$NAME/status.json"
 exit ${SRUN_CODE:-$CODE}
 """,
     "scontrol": 'echo "$@" >>scontrol.args\nsleep ${SLOW:-0}\n[ -z "$DISABLED" ] || { echo "Requested operation is presently disabled" >&2; exit 1; }\n',
@@ -79,6 +79,10 @@ def test_script():
     r = script(75, 0, STATE="stopped", CODE=75, STEP=50, SIGNAL="TERM")
     assert "by TERM, as of scancel, a preemption or a failed node: no requeue is asked for" in r.stdout, r.stdout
     script(75, 1, STATE="stopped", CODE=75, STEP=51, SIGNAL="USR1")
+    # KILL comes once the checkpoint of the stop is written, before the run has ended: said, and decided as after any stop.
+    for signal, requests in (("TERM", 0), ("USR1", 1)):
+        r = script(75, requests, STATE="stopped", CODE=75, STEP=51, SIGNAL=signal, SRUN_CODE=137, ENDED="false")
+        assert 'runs/stub: rank 3 (n1, gone) said "no"; then it was killed before it ended: srun ended with 137\n' in r.stdout, r.stdout
     # What the files say is used as numbers and words only, whatever it looks like.
     for text in ('{"stopped": "a[$(touch ran)0]"}', "[]", "x" * 100, "", '{"idle": 1e300, "job": "77"}', "\x1b[2J", "{" * 5000):
         with open(STARTS, "w") as f:

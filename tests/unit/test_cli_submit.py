@@ -365,7 +365,7 @@ def test_states(work):
     table = shoal("status").stdout
     assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         in < 3 min$", table, re.M), table
     assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
-    assert re.search(r"^new .* 17         AssocMaxJob$", table, re.M) and "\nnew: job 17 waits: AssocMaxJobsLimit\n" in table, table
+    assert re.search(r"^new .* 17         see below$", table, re.M) and "\nnew: job 17 waits: AssocMaxJobsLimit\n" in table, table
     with open("queue", "w") as f:  # their predecessor failed: they would wait for ever
         f.write("17|PENDING|N/A|DependencyNeverSatisfied\n12|PENDING|N/A|DependencyNeverSatisfied\n")
     asked, table = states(), shoal("status").stdout

@@ -9,6 +9,7 @@
  *     small.c          all-gather, then every member adds
  *     lane.c           an ordered sequence of pieces from or to one peer
  *     stage.c          a vector that the host cannot reach, and its mirror
+ *     direct.c         whether MPI can reach it
  *     fabric.c         a vector that a library of the devices sums inside the node (fabric_impl.h)
  *
  * Ring and two-level sum are one state machine.  The flat ring is the case of one rank per node. */
@@ -155,6 +156,8 @@ typedef struct {
   shoal_memory mirror;
   float *x;       /* the backend's vector of this start */
   uint64_t ready; /* mark */
+  bool direct;    /* MPI sends from x what no sum has changed, and receives there what is complete ... */
+  bool written;   /* ... once x is written */
   int owners;
   shoal_lane *fetching, *giving; /* [owners] iterate over the pieces of each shard; post nothing */
   uint64_t run, runs, arrived;   /* pieces of each shard that are copied together; how many of these; in the mirror */
@@ -264,6 +267,9 @@ bool shoal_stage_fetch(shoal_exchange *e, bool *moved); /* looks what has arrive
 uint64_t shoal_stage_fetched(const shoal_exchange *e);
 /** So many pieces of that shard, in the order in which they finish, are complete: copies them back. */
 shoal_status shoal_stage_give(shoal_exchange *e, int owner, uint64_t complete, bool *moved);
+/** The vector that MPI sends from what no sum has changed, and into which it receives what is complete: e->x but where that is elsewhere
+ *  and direct. */
+float *shoal_stage_direct(const shoal_exchange *e);
 bool shoal_stage_over(const shoal_exchange *e); /* everything was given back */
 /** The backend's work from here on begins after what was given back. */
 shoal_status shoal_stage_end(const shoal_exchange *e);

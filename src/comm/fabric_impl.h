@@ -11,8 +11,8 @@
  *     GATHER   on the devices     every rank of the node gets all shards
  *
  * With one node it is a single call, SUM; and so between nodes if the run asks for that (SHOAL_FABRIC_ALL) and the wire is f32.
- * Everything else goes on to use MPI, which never sees memory of a device: the host's memory is all that the two have in common, and
- * none waits for the other on a device.
+ * Everything else goes on to use MPI, which never sees memory of a device beside a fabric (direct.c): the host's memory is all that the
+ * two have in common, and none waits for the other on a device.
  *
  * Turns.  All calls of a rank are in one stream of its device, and each waits there for the other ranks: two ranks with two calls in
  * different orders would wait for ever.  When a ring has ended differs from rank to rank, and so may the order in which groups

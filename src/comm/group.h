@@ -68,7 +68,12 @@ typedef enum { SHOAL_FABRIC_NODE, SHOAL_FABRIC_ALL, SHOAL_FABRIC_OFF } shoal_fab
  *  use MPI.  Where no rank has memory that the host cannot reach it costs one agreement.  Collective over the world, once and after
  *  shoal_world_set_backend; the backend must outlive the world. */
 shoal_status shoal_world_open_fabric(shoal_world *w, shoal_fabric_use use);
-const char *shoal_world_fabric(const shoal_world *w);           /* "NCCL"; NULL: none is used */
+const char *shoal_world_fabric(const shoal_world *w); /* "NCCL"; NULL: none is used */
+/** If wanted, if NCCL is not used and MPI says that it takes addresses of that backend's memory: tries whether it does.  Then rings of
+ *  exchanges that are planned from here on use them (docs/memory.md).  Where bytes are wrong rank 0 warns, and all ranks do without.  An
+ *  error of MPI ends the run.  Collective over the world, after shoal_world_open_fabric. */
+shoal_status shoal_world_try_direct(shoal_world *w, bool wanted);
+bool shoal_world_direct(const shoal_world *w);
 void shoal_world_set_trace(shoal_world *w, shoal_trace *trace); /* spans of exchanges and waits; borrowed or NULL */
 void shoal_world_set_step(shoal_world *w, uint64_t step);       /* the training step, for hang reports */
 const char *

@@ -64,12 +64,15 @@ typedef struct {
   /* Whether an unexpected message (without a matching receive) is queued.  For hang reports.
    * *from: whose, or SHOAL_FROM_ANY, which is then replaced by the sender. */
   bool (*peek)(shoal_channel *c, int *from, int *tag, size_t *bytes);
+  /* Whether the library says that `data` may be memory of this backend, which the host cannot reach. */
+  bool (*takes_device)(const shoal_backend *b);
   void (*close)(shoal_world *w);
   void (*abort)(int exit_code);
 } shoal_transport;
 
 shoal_status shoal_self_open(shoal_world *w); /* set transport, transport_state, rank and size of `w` */
 shoal_status shoal_mpi_open(shoal_world *w);
+bool shoal_mpi_takes_device(const shoal_backend *b); /* mpi/library.c */
 
 /* Messages of a rank to itself, on any transport: copies, queued until they are received. */
 typedef struct shoal_self_message shoal_self_message;
@@ -207,6 +210,7 @@ struct shoal_world {
   bool has_costs;
   shoal_backend *away;         /* vectors to be summed are its memory, which the host cannot reach; NULL: it can */
   struct shoal_fabric *fabric; /* sums some of them (fabric_impl.h); NULL: there is none */
+  bool direct;                 /* messages may be in memory of `away` (direct.c); equal on all ranks */
   bool in_hook, hook_due;      /* due: something has completed since it was called */
   bool polled;                 /* a poll for the inquiry has completed something: flights must be advanced */
   bool shares;                 /* ranks of a node can map each other's memory; equal on all ranks */

@@ -90,7 +90,8 @@ static shoal_status post_receives(shoal_exchange *e, bool *moved)
     const shoal_cursor *c = &e->in.posted;
     bool straight = in_place(e, c);
     if (straight && !may_overwrite(e)) break;
-    SHOAL_TRY(shoal_lane_post(&e->f, &e->in, straight ? (void *)(e->x + c->at) : shoal_lane_buffer(&e->in, c)));
+    SHOAL_TRY(shoal_lane_post(&e->f, &e->in,
+                              straight ? (void *)(shoal_stage_direct(e) + c->at) : shoal_lane_buffer(&e->in, c)));
     *moved = true;
   }
   return SHOAL_OK;
@@ -107,7 +108,8 @@ static shoal_status post_sends(shoal_exchange *e, bool *moved)
 {
   while (shoal_lane_has_room(&e->out) && may_send(e)) {
     const shoal_cursor *c = &e->out.posted;
-    void *from = e->x + c->at;
+    bool summed = c->step > 0 && c->step < e->layout.nodes; /* by this rank's host */
+    void *from = (summed ? e->x : shoal_stage_direct(e)) + c->at;
     if (e->wire != SHOAL_WIRE_F32) {
       from = shoal_lane_buffer(&e->out, c);
       shoal_wire_pack(e->wire, shoal_lane_length(&e->out, c), e->x + c->at, from);

@@ -9,7 +9,16 @@
  * Pieces are copied in runs of about 1 MiB, taken from all shards in turn, since every owner of the node waits for its own.
  * One number thus says how much the mirror holds: so many pieces of each shard.  Inside a node the mirrors are what the ranks
  * share, and `fetched` is told in the flags.  The exchange is done when the last copy back is asked for: the backend's work
- * from then on begins after it. */
+ * from then on begins after it.
+ *
+ * Where MPI reaches the vector, too (direct.c), a ring without halving or 16 bits, of ranks that need not add inside their node, copies
+ * only what the host adds.  Member m of a ring, N members:
+ *
+ *     chunk     m-1                  m-2 ... m+1             m
+ *     sent      as it is, from x     sums, from the mirror   complete, from the mirror
+ *     received  complete: all but m into x, and passed on from there
+ *
+ * So it fetches all chunks but one, and gives back only its own. */
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 #include <stdlib.h>
@@ -53,6 +62,17 @@ static void plan_orders(const shoal_exchange *e, int owner, shoal_lane *fetching
   *fetching = *giving = (shoal_lane){ .cut = whole, .steps = 1, .all = e->n > 0 };
 }
 
+/* Neither the chunk that is sent as it is, nor those that are received complete. */
+static void leave_out_direct(const shoal_exchange *e, shoal_lane *fetching, shoal_lane *giving)
+{
+  const int nodes = e->layout.nodes;
+  fetching->first_chunk = (fetching->first_chunk + nodes - 1) % nodes;
+  fetching->steps--;
+  giving->steps = 1;
+  shoal_lane_count(fetching);
+  shoal_lane_count(giving);
+}
+
 shoal_status shoal_stage_plan(shoal_exchange *e)
 {
   shoal_stage *s = &e->stage;
@@ -60,11 +80,14 @@ shoal_status shoal_stage_plan(shoal_exchange *e)
   uint64_t most = 0;
   size_t longest = 1;
   s->owners = e->algorithm == SHOAL_SUM_SMALL ? 1 : e->layout.owners;
+  s->direct = e->f.g->w->direct && e->algorithm != SHOAL_SUM_SMALL && !e->halving && e->layout.locals == 1 &&
+              e->layout.nodes > 1 && e->wire == SHOAL_WIRE_F32;
   e->f.watches = true; /* the backend gives no notice */
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->owners, &s->fetching));
   SHOAL_TRY(SHOAL_ALLOC((size_t)s->owners, &s->giving));
   for (int i = 0; i < s->owners; i++) {
     plan_orders(e, i, &s->fetching[i], &s->giving[i]);
+    if (s->direct) leave_out_direct(e, &s->fetching[i], &s->giving[i]);
     most = SHOAL_MAX(most, s->fetching[i].all);
     longest = SHOAL_MAX(longest, s->fetching[i].cut.piece);
   }
@@ -98,6 +121,7 @@ shoal_status shoal_stage_start(shoal_exchange *e, float *x, shoal_event ready)
   uint64_t number = 0;
   s->x = x;
   s->ready = ready.number;
+  s->written = !s->direct;
   s->arrived = 0;
   s->last = 0;
   e->x = s->mirror.at;
@@ -115,15 +139,23 @@ shoal_status shoal_stage_start(shoal_exchange *e, float *x, shoal_event ready)
 bool shoal_stage_fetch(shoal_exchange *e, bool *moved)
 {
   shoal_stage *s = &e->stage;
+  if (!s->written && s->backend->ops->reached(s->backend, s->ready)) s->written = *moved = true;
   for (; s->arrived < s->runs && s->backend->ops->reached(s->backend, s->number[s->arrived]); s->arrived++)
     *moved = true;
   return s->arrived == s->runs;
 }
 
+float *shoal_stage_direct(const shoal_exchange *e)
+{
+  return e->stage.direct ? e->stage.x : e->x;
+}
+
 uint64_t shoal_stage_fetched(const shoal_exchange *e)
 {
   const shoal_stage *s = &e->stage;
-  return !s->backend || s->arrived == s->runs ? UINT64_MAX : s->arrived * s->run;
+  if (!s->backend) return UINT64_MAX;
+  if (!s->written) return 0;
+  return s->arrived == s->runs ? UINT64_MAX : s->arrived * s->run + (s->direct ? e->first : 0);
 }
 
 shoal_status shoal_stage_give(shoal_exchange *e, int owner, uint64_t complete, bool *moved)

@@ -104,6 +104,9 @@ static const shoal_option run_options[] = {
     "Ranks of a node sum through shared memory; false: sums use a ring over all ranks.", "shoal" },
   { "comm.nccl", SHOAL_OPT_ENUM, "node", NULL, "node|all|off",
     "On GPUs, NCCL sums inside a node; also between nodes; or not at all.", NULL },
+  { "comm.cuda_aware", SHOAL_OPT_BOOL, "true", NULL, NULL,
+    "On GPUs and without NCCL, MPI that says that it takes their memory is given it, if a test at the start agrees.",
+    NULL },
   { "comm.costs", SHOAL_OPT_PATH, "", NULL, NULL,
     "File with the machine's costs of messages, from shoal bench comm --write: method.algorithm auto then takes the "
     "quickest by them.",

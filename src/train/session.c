@@ -80,6 +80,7 @@ shoal_status shoal_session_open(shoal_session *s, const shoal_train_args *args)
   SHOAL_TRY(shoal_session_load_costs(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_open_backend(s)));
   SHOAL_TRY(shoal_world_open_fabric(s->run.world, nccl_use(s->world.config)));
+  SHOAL_TRY(shoal_world_try_direct(s->run.world, shoal_config_bool(s->world.config, "comm.cuda_aware")));
   return open_training(s);
 }
 

@@ -3,9 +3,11 @@
  *
  *   nccl_sums           2 or 4 ranks, with as many devices
  *   nccl_sums shared    all ranks see one device
+ *   nccl_sums mpi_right, mpi_wrong    4 ranks with MPI that takes device memory (mpi.c), 2 with one that only says so
  *   nccl_sums lost      rank 1 is killed in the middle of a sum; prints "told" */
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/group_impl.h"
 #include "mpi/comm.h"
 #include "simgpu/simgpu.h"
 #include <dlfcn.h>
@@ -64,7 +66,8 @@ typedef struct { /* buckets of a vector on the device, and their exchanges */
   shoal_exchange *e[BUCKETS];
 } buckets;
 
-static void open_buckets(shoal_group *g, shoal_backend *b, size_t n, shoal_wire wire, buckets *s)
+static void open_buckets(shoal_group *g, shoal_backend *b, size_t n, shoal_sum_algorithm algorithm, shoal_wire wire,
+                         buckets *s)
 {
   *s = (buckets){ .g = g, .b = b, .n = n };
   s->host = room((BUCKETS * n + 1) * sizeof *s->host);
@@ -73,8 +76,7 @@ static void open_buckets(shoal_group *g, shoal_backend *b, size_t n, shoal_wire 
           "alloc");
   CHECK_OK(shoal_group_register(g, &s->x));
   for (int k = 0; k < BUCKETS; k++)
-    REQUIRE(shoal_exchange_create_sum(g, "bucket", n, wire, SHOAL_SUM_TWO_LEVEL, &s->e[k]) == SHOAL_OK, "%s",
-            check_error());
+    REQUIRE(shoal_exchange_create_sum(g, "bucket", n, wire, algorithm, &s->e[k]) == SHOAL_OK, "%s", check_error());
 }
 
 static void close_buckets(buckets *s)
@@ -147,7 +149,7 @@ static void check_counted(const buckets *s, shoal_wire wire, const shoal_counter
 static void sums(shoal_world *w, shoal_group *g, shoal_backend *b, size_t n, shoal_wire wire, const char *what)
 {
   buckets s;
-  open_buckets(g, b, n, wire, &s);
+  open_buckets(g, b, n, SHOAL_SUM_TWO_LEVEL, wire, &s);
   for (int round = 0; round < ROUNDS; round++) {
     shoal_counters c = { 0 };
     shoal_world_set_counters(w, &c);
@@ -167,8 +169,8 @@ static void crossed(shoal_world *w, shoal_backend *b, const char *what)
   buckets all, near;
   shoal_group *node;
   REQUIRE(shoal_group_create_node(w, &node) == SHOAL_OK, "node");
-  open_buckets(shoal_world_group(w), b, 501, SHOAL_WIRE_F32, &all);
-  open_buckets(node, b, 301, SHOAL_WIRE_F32, &near);
+  open_buckets(shoal_world_group(w), b, 501, SHOAL_SUM_TWO_LEVEL, SHOAL_WIRE_F32, &all);
+  open_buckets(node, b, 301, SHOAL_SUM_TWO_LEVEL, SHOAL_WIRE_F32, &near);
   for (int k = 0; k < BUCKETS; k++) {
     start_bucket(rank % 2 ? &all : &near, k, small_integer);
     start_bucket(rank % 2 ? &near : &all, k, small_integer);
@@ -217,6 +219,57 @@ static void reasons(const char *pretend)
   unsetenv("SIMGPU_NCCL_VERSION");
   if (rank == 1) inject("ncclCommInitRankConfig", 0, 2);
   without(pretend, SHOAL_FABRIC_NODE, "NCCL: unhandled system error from ncclCommInitRankConfig: injected");
+}
+
+/* ---- MPI that takes device memory ---- */
+
+/* Sums with and without it have the same bits; how many messages were in device memory goes to *n. */
+static void both_ways(shoal_world *w, shoal_backend *b, shoal_sum_algorithm algorithm, size_t n, int expected)
+{
+  const int *messages = dlsym(RTLD_DEFAULT, "simgpu_mpi_messages");
+  REQUIRE(messages, "LD_PRELOAD");
+  float *plain = room((BUCKETS * n + 1) * sizeof *plain);
+  bool direct = shoal_world_direct(w);
+  for (int round = 0; round < 2; round++) {
+    buckets s;
+    w->direct = round && direct;
+    open_buckets(shoal_world_group(w), b, n, algorithm, SHOAL_WIRE_F32, &s);
+    int before = *messages;
+    for (int k = 0; k < BUCKETS; k++) start_bucket(&s, k, any_sum);
+    end_buckets(&s);
+    CHECK_EQ(*messages - before, round ? BUCKETS * expected : 0, "%s, n = %zu", shoal_sum_name(algorithm), n);
+    if (round) CHECK_BYTES(s.host, plain, BUCKETS * n * sizeof *plain, "%s, n = %zu", shoal_sum_name(algorithm), n);
+    memcpy(plain, s.host, BUCKETS * n * sizeof *plain);
+    close_buckets(&s);
+  }
+  w->direct = direct;
+  free(plain);
+}
+
+/* A member of a ring of N sends from its vector in N - 1 of its 2 (N - 1) steps, and receives there in N - 1. */
+static void with_mpi(bool right)
+{
+  enum { PIECE = 16320 };
+  shoal_backend *b;
+  shoal_world *w = open_on(size == 4 ? "2,1,1" : "1x2", SHOAL_FABRIC_OFF, 40, &b);
+  CHECK_OK(shoal_world_try_direct(w, false));
+  CHECK(!shoal_world_direct(w), "not wanted");
+  CHECK_OK(shoal_world_try_direct(w, true), "%s", check_error());
+  CHECK_EQ(shoal_world_direct(w), right, "%s", logged());
+  if (rank == 0) CHECK_HAS(logged(), right ? "a test agrees" : "does not do what it says: rank 0 (");
+  both_ways(w, b, SHOAL_SUM_RING, 4 * PIECE * (size_t)size, right ? 4 * (3 + 3) : 0);
+  if (right) {
+    both_ways(w, b, SHOAL_SUM_RING, 3, 3 + rank); /* one chunk is empty */
+    both_ways(w, b, SHOAL_SUM_HALVING, PIECE, 0);
+    both_ways(w, b, SHOAL_SUM_TWO_LEVEL, 6 * PIECE, rank > 1 ? 2 * (2 + 2) : 0); /* on the first node ranks add */
+  }
+  close_on(w, b);
+  if (right) return;
+  w = open_on("1x2", SHOAL_FABRIC_NODE, 40, &b);
+  CHECK_OK(shoal_world_try_direct(w, true));
+  CHECK_STR(shoal_world_fabric(w), "NCCL");
+  CHECK(!shoal_world_direct(w), "beside NCCL: %s", logged());
+  close_on(w, b);
 }
 
 /* ---- who does not come ---- */
@@ -303,6 +356,10 @@ int main(int argc, char **argv)
   *(void **)&inject = dlsym(RTLD_DEFAULT, "simgpu_inject");
   if (!all_have_one()) CHECK_SKIP("not every rank has a GPU: %s", check_error());
   if (strcmp(mode, "lost") == 0) lost();
+  if (strncmp(mode, "mpi_", 4) == 0) {
+    with_mpi(strcmp(mode, "mpi_right") == 0);
+    return mpi_done();
+  }
   if (strcmp(mode, "shared") == 0) {
     without(size == 2 ? "1x2" : "2x2", SHOAL_FABRIC_NODE, "ranks 0 and 1 (");
     return mpi_done();

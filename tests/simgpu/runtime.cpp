@@ -495,6 +495,30 @@ void simgpu_inject(const char *function, int after, int error)
   w().errors[function] = { after, error };
 }
 
+int simgpu_touch(void *device, void *host, size_t bytes, int write)
+{
+  std::lock_guard<std::recursive_mutex> guard(w().lock);
+  auto at = find(device);
+  if (at == w().memory.end() || at->second.of != DEVICE) return 0;
+  const char *begin = static_cast<const char *>(device), *end = begin + bytes;
+  sim::range mine = { device, bytes, 1, write != 0 };
+  check_inside("MPI", mine);
+  for (const CUstream_st *s : w().streams)
+    for (const task &t : s->todo)
+      for (const sim::range &r : t.touched.list) {
+        const char *low = static_cast<const char *>(r.at);
+        if (low < end && low + r.bytes > begin && (write || r.written))
+          sim::mistake("MPI %s %zu bytes of device memory, which %s is still to %s", write ? "writes" : "reads", bytes,
+                       t.what.c_str(), r.written ? "write" : "read");
+      }
+  const uintptr_t low = reinterpret_cast<uintptr_t>(begin) & ~(page - 1);
+  const uintptr_t high = (reinterpret_cast<uintptr_t>(end) + page - 1) & ~(page - 1);
+  protect(low, high, open_pages);
+  memcpy(write ? device : host, write ? host : device, bytes);
+  protect(low, high, PROT_NONE);
+  return 1;
+}
+
 /* ---- devices ---- */
 
 cudaError_t cudaGetDeviceCount(int *n)

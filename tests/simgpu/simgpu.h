@@ -6,6 +6,7 @@
  * has no algorithm for a product); nccl.cpp has its own. */
 #ifndef SIMGPU_SIMGPU_H
 #define SIMGPU_SIMGPU_H
+#include <stddef.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,6 +19,9 @@ void simgpu_seed(unsigned seed);
 /** The call number `after` from now (0: the next) of a function of the run time returns `error`; with "kernel NAME" the launch
  *  fails while it runs, and every later call returns the error, as on a device. */
 void simgpu_inject(const char *function, int after, int error);
+/** As a library that moves device memory on no stream: copies it at once to `host`, or from there.  A mistake if queued work writes these
+ *  bytes, or uses what is written.  @return 0: it is no device memory, and nothing was done */
+int simgpu_touch(void *device, void *host, size_t bytes, int write);
 #ifdef __cplusplus
 }
 #endif

@@ -140,6 +140,12 @@ def test_cuda_devices(glyphs):
     assert has("own") == [uuid(0), uuid(1)] and "backend cuda on simulated device, device auto: a GPU for each rank" in said(r), said(r)
     assert all(id in log("own") for id in has("own")), log("own")
     assert [p["device"] for p in json.loads(Trace("own", 0).attrs["placement"])["places"]] == has("own")
+    # With MPI that takes the memory of GPUs, which is tried, the same bits.
+    ring = [*options, *sets(comm__nccl="off", method__algorithm="ring")]
+    for name, more in (("direct", []), ("mirror", sets(comm__cuda_aware="false"))):
+        r = train_cuda(2, name, *ring, *more, env={"LD_PRELOAD": f"{build()}/tests/simgpu/libsimgpu_mpi.so"})
+        assert ("rings of sums give MPI the memory of GPUs" in said(r)) == (name == "direct"), said(r)
+    assert_equal(newest("direct"), newest("mirror"), "direct")
     r = train_cuda(2, "shared", *options, devices=3, env={"CUDA_VISIBLE_DEVICES": "2"})
     assert has("shared") == [uuid(2)] * 2 and said(r).count("no GPU of their own") == 1, said(r)
     train_through("export CUDA_VISIBLE_DEVICES=$((2 - R)); exec \"$@\"", 2, "given", *options, *sets(device="cuda"), env=sim(3))

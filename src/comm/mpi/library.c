@@ -1,9 +1,13 @@
 /* What MPI says about itself: its version, compiled against and loaded (a mismatch of the two is a common cause of a wrong world
  * size), and the threads that it allows.
  */
-#include "comm/group.h"
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "comm/group_impl.h"
+#include "comm/mpi/mpi_error.h"
 #include <ctype.h>
-#include <mpi.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,4 +45,13 @@ const char *shoal_world_threads(void)
          : level == MPI_THREAD_SERIALIZED ? "serialized"
          : level == MPI_THREAD_FUNNELED   ? "funneled"
                                           : "single";
+}
+
+/* Looked for when it runs: Open MPI and those that descend from MPICH have it under this name, in different headers, and a program
+ * may be started with another build of the library than it was compiled with. */
+bool shoal_mpi_takes_device(const shoal_backend *b)
+{
+  int (*query)(void) = NULL;
+  *(void **)&query = dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support");
+  return strcmp(b->name, "cuda") == 0 && query && query() == 1;
 }

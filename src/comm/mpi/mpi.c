@@ -322,6 +322,7 @@ shoal_status shoal_mpi_open(shoal_world *w)
     .release = release_mpi,
     .poll = poll_mpi,
     .peek = peek_mpi,
+    .takes_device = shoal_mpi_takes_device,
     .close = close_mpi,
     .abort = abort_mpi,
   };

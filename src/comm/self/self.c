@@ -112,6 +112,11 @@ static void abort_self(int exit_code)
   exit(exit_code);
 }
 
+static bool takes_device_self(const shoal_backend *b)
+{
+  return false;
+}
+
 shoal_status shoal_self_open(shoal_world *w)
 {
   static const shoal_transport self = {
@@ -127,6 +132,7 @@ shoal_status shoal_self_open(shoal_world *w)
     .release = release_self,
     .poll = poll_self,
     .peek = peek_self,
+    .takes_device = takes_device_self,
     .close = close_self,
     .abort = abort_self,
   };

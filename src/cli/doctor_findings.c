@@ -257,6 +257,7 @@ int shoal_doctor_peer(int n, int round, int member)
 {
   int rounds = shoal_doctor_rounds(n), left_over = rounds;
   if (n > SHOAL_DOCTOR_TABLE) return ring_peer(n, round, member);
+  if (rounds == 0) return -1;
   int peer = member == left_over ? round : ((2 * round - member) % rounds + rounds) % rounds;
   if (peer == member) peer = left_over;
   return peer < n ? peer : -1;

@@ -67,7 +67,7 @@ class Run:
 
     def steps(self):
         """Steps that the present start has logged."""
-        return len(re.findall(r" step \d+: ", read("run.out")))
+        return len(re.findall(r"^epoch \d+ step \d+: ", read("run.out"), re.M))  # not what it says of the start before
 
     def checkpoints(self):
         return checkpoints(self.name)
@@ -288,7 +288,8 @@ def check_ended(run, right, began):
     s = json.loads(read(path)) if os.path.exists(path) else None
     if s is None or not began or s["attempt"] != run.attempts()[-1]:
         return
-    states = {0: ["done"], 75: ["stopped"], 3: ["running", "stopping", "done"], 4: ["failed", "stopped"], 5: ["failed", "stopped"],
+    moved = right is not None and 3 in right  # after the end, it may be, and before status.json could say so
+    states = {0: ["done", "running"] if moved else ["done"], 75: ["stopped"], 3: ["running", "stopping", "done"], 4: ["failed", "stopped"], 5: ["failed", "stopped"],
               7: ["failed", "running"], -9: ["running", "stopping", "stopped", "failed", "done"]}.get(code, ["running", "stopping", "stopped", "failed"])
     assert s["state"] in states, f"exit {code}: {s}\n{text}"
     if s["state"] in ("stopped", "failed") and code in (4, 5, 7, 75):

@@ -31,10 +31,8 @@ static shoal_status copy_dense(shoal_backend *b, const shoal_shape *s, const sho
   return shoal_cuda_copy(b, (size_t)shoal_shape_count(s) * sizeof(float), x, y);
 }
 
-static void close_cuda(shoal_backend *base)
+static void release_device(shoal_cuda *b)
 {
-  shoal_cuda *b = (shoal_cuda *)base;
-  if (b->hung) return; /* every call would wait; the process ends */
   if (b->stream) (void)cudaSetDevice(b->device);
   for (int i = 0; i < SHOAL_CUDA_STREAMS; i++)
     if (b->beside[i]) (void)cudaStreamSynchronize(b->beside[i]);
@@ -51,6 +49,12 @@ static void close_cuda(shoal_backend *base)
   (void)cudaFree(b->scratch);
   for (int i = 0; i < SHOAL_CUDA_STREAMS; i++)
     if (b->beside[i]) (void)cudaStreamDestroy(b->beside[i]);
+}
+
+static void close_cuda(shoal_backend *base)
+{
+  shoal_cuda *b = (shoal_cuda *)base;
+  if (!b->hung) release_device(b); /* else every call would wait; the process ends */
   free(b->memory);
   free(b);
 }

@@ -50,7 +50,7 @@ static const char *synth_kind(size_t i)
 static const shoal_verb_help synth_help = {
   "shoal data synth KIND -o FILE [options]",
   "Makes a data set: glyphs (digits drawn with distortion and noise, images), blobs (Gaussian clusters, features) or\n"
-  "text (sentences of a small grammar; no network takes it yet).",
+  "text (sentences of a small grammar, for networks such as gpt).",
   synth_flags,
   1,
   1,
@@ -123,8 +123,8 @@ static const shoal_verb_help import_help = {
   "shoal data import KIND SOURCE... [-o FILE] [options]",
   "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, npy "
   "(NumPy "
-  "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text (as bytes; "
-  "no network takes it yet). A folder stands for "
+  "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text (bytes, for "
+  "networks such as gpt). A folder stands for "
   "the files in it. Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
   import_flags,
   1,

@@ -419,7 +419,7 @@ static void add_names(const shoal_csv_layout *l, shoal_str *s)
 
 void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
 {
-  char dialect[64], text[96];
+  char dialect[64], text[96], name[48];
   shoal_str s = { 0 };
   for (size_t i = 0, shown = 0; i < l->columns && shown <= SHOWN; i++) {
     if (!l->dropped[i]) continue;
@@ -427,6 +427,8 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
       shoal_str_add(&s, ", ...");
     else
       shoal_str_add(&s, "%s%zu", shown ? ", " : "; dropped: ", i + 1);
+    if (shown < SHOWN && l->header && l->names[i][0])
+      shoal_str_add(&s, " \"%s\"", shoal_show(l->names[i], name, sizeof name));
     shown++;
   }
   const bool none = l->label == SHOAL_CSV_NO_LABEL;

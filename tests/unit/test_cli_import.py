@@ -214,7 +214,7 @@ def test_like(tmp_path):
     mean = h5py.File("base.h5").attrs["mean"][:]
     like = ("--like", "base.h5")
     r = load("b,id,a,what\n4,1,0.5,emu\n,2,1.5,cat\n", *like, "--missing", "mean", name="n.csv")
-    assert 'the label is column 4, "what"; features are the other 2; dropped: 2' in r.stdout and "features: a, b\n" in r.stdout, r.stdout
+    assert 'the label is column 4, "what"; features are the other 2; dropped: 2 "id"' in r.stdout and "features: a, b\n" in r.stdout, r.stdout
     assert "labels are the 3 classes of base.h5" in r.stdout
     with h5py.File("t.h5") as f:
         assert np.allclose(f["train/x"][:], [[0.5, 4], [1.5, mean[1]]]) and f["train/y"][:].tolist() == [2, 0] and not len(f["test/y"])

@@ -766,6 +766,18 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 
 /* ---- kernels ---- */
 
+/* A line of SIMGPU_LAUNCHES: what a CUDA graph would go on to use. */
+static void log_launch(const std::string &name, dim3 grid, const std::vector<char> &args)
+{
+  static const char *path = getenv("SIMGPU_LAUNCHES");
+  static FILE *file = path ? fopen(path, "w") : nullptr;
+  if (!file) return;
+  fprintf(file, "%s %u ", name.c_str(), grid.x);
+  for (char c : args) fprintf(file, "%02x", static_cast<unsigned char>(c));
+  fprintf(file, "\n");
+  fflush(file);
+}
+
 static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void **args, cudaStream_t s)
 {
   const sim::kernel *k = sim::find_kernel(name);
@@ -776,6 +788,7 @@ static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void *
   auto copy =
       std::make_shared<std::vector<char>>(static_cast<char *>(args[0]), static_cast<char *>(args[0]) + k->bytes);
   sim::ranges r;
+  log_launch(name, grid, *copy);
   k->contract(copy->data(), r);
   const std::string injected = "kernel " + name;
   int error = 0;

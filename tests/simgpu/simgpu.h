@@ -2,8 +2,8 @@
  *
  * Environment: SIMGPU_SEED (order of streams, blocks and threads), SIMGPU_DEVICES (1; 0: cudaErrorNoDevice),
  * SIMGPU_DRIVER=0 (cudaErrorInsufficientDriver), SIMGPU_INJECT (an error: as simgpu_inject, "FUNCTION:AFTER:ERROR"),
- * CUDA_VISIBLE_DEVICES (numbers), SIMGPU_TF32=1 (convolutions in TF32 are no mistake), SIMGPU_NO_EPILOGUE (cuBLASLt
- * has no algorithm for a product); nccl.cpp has its own. */
+ * CUDA_VISIBLE_DEVICES (numbers), SIMGPU_TF32=1 (convolutions in TF32 are no mistake), SIMGPU_NO_EPILOGUE (cuBLASLt has no algorithm for a
+ * product), SIMGPU_LAUNCHES (a file for names, blocks and arguments of all launches); nccl.cpp and mpi.c have their own. */
 #ifndef SIMGPU_SIMGPU_H
 #define SIMGPU_SIMGPU_H
 #include <stddef.h>

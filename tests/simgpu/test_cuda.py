@@ -207,3 +207,20 @@ def test_cuda_products(glyphs):
     r = train(1, "auto", *options, *bf16, *sets(device="auto"), env=sim(1, SIMGPU_DRIVER="0"))
     assert "cuda.products bf16 does nothing" in said(r), said(r)
     assert_equal(newest("mlp"), newest("auto"), "without a GPU", "model")
+
+
+def test_cuda_launches(glyphs):
+    """Rate, seed and step are read on the device: all steps launch the same kernels with the same arguments, so that they could be
+    recorded once."""
+    glyphs(96, 16, 8)
+    for model in "mlp", "layers":
+        train_cuda(1, model, *COMMON, *MODELS[model], *sets(run__epochs=1, optim__schedule="cosine", model__dropout=0.1, data__batch=8),
+                   env={"SIMGPU_LAUNCHES": f"{model}.txt"})
+        steps = [[]]
+        for line in open(f"{model}.txt"):
+            steps[-1].append(line)
+            if re.match("shoal_k_(sgd|adam) ", line):
+                steps.append([])
+        assert len(steps) == 9 and len(steps[1]) > 20, [len(step) for step in steps]  # the last is the evaluation
+        for step in steps[2:-1]:  # the first has what is filled before it
+            assert step == steps[1], [(a, b) for a, b in zip(step, steps[1], strict=True) if a != b]

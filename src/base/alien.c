@@ -36,9 +36,39 @@ shoal_alien shoal_find_alien(const unsigned char *head, size_t n)
   return (shoal_alien){ NULL, NULL };
 }
 
+static bool holds(const unsigned char *head, size_t n, const char *word)
+{
+  return memmem(head, n, word, strlen(word)) != NULL;
+}
+
+/* A model of another program. */
+static shoal_alien find_model(const unsigned char *head, size_t n)
+{
+  static const char keras[] =
+      "weights are read as ONNX, which model.export('NAME.onnx', format='onnx') of Keras writes, or "
+      "safetensors";
+  char start[SHOAL_TEXT_START];
+  const bool hdf5 = n > 8 && memcmp(head, "\x89HDF\r\n\x1a\n", 8) == 0;
+  shoal_text_start(head, n, start);
+  if (n > 4 && memcmp(head, "PK\3\4", 4) == 0 && (holds(head, n, "config.json") || holds(head, n, ".weights.h5")))
+    return (shoal_alien){ "a model of Keras", keras };
+  if (hdf5 && (holds(head, n, "keras_version") || holds(head, n, "model_weights") || holds(head, n, "layer_names") ||
+               (holds(head, n, "layers") && holds(head, n, "vars"))))
+    return (shoal_alien){ "a model of Keras", keras };
+  if (n > 8 && memcmp(head + 4, "TFL3", 4) == 0)
+    return (
+        shoal_alien){ "a model of TensorFlow Lite",
+                      "weights are read as ONNX, which tf2onnx makes of it (python3 -m tf2onnx.convert --tflite FILE "
+                      "--output NAME.onnx), or safetensors" };
+  if (start[0] == '{' && holds(head, n, "\"weight_map\""))
+    return (shoal_alien){ "a list of the files that hold the weights", "give one file with all of them, or ONNX" };
+  return (shoal_alien){ NULL, NULL };
+}
+
 shoal_status shoal_refuse_alien_weights(const char *path, const unsigned char *head, size_t n)
 {
-  const shoal_alien a = shoal_find_alien(head, n);
+  shoal_alien a = shoal_find_alien(head, n);
+  if (!a.what) a = find_model(head, n);
   SHOAL_CHECK(!a.what, SHOAL_ERR_IO, "%s is %s: %s", path, a.what,
               a.cure ? a.cure
                      : "weights are read as safetensors, which safetensors.torch.save_file(model.state_dict(), "

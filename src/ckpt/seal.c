@@ -324,7 +324,7 @@ static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_
   SHOAL_TRY(shoal_refuse_alien_weights(path, first, n));
   SHOAL_CHECK(memcmp(first, signature, sizeof signature) == 0, SHOAL_ERR_IO,
               "%s is not an HDF5 file (%" PRIu64
-              " bytes), as checkpoints of Shoal are; those of other programs are not read",
+              " bytes), as checkpoints of Shoal are; weights of other programs are read as safetensors or ONNX",
               path, *size);
   bool sealed = *size > sizeof *s;
   if (sealed) {

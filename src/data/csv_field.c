@@ -2,6 +2,7 @@
 #include "data/csv_field.h"
 #include "base/mem.h"
 #include "data/csv_number.h"
+#include "data/python.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,6 +65,12 @@ bool shoal_csv_marks_gap(const char *text)
   static const char *const none[] = { "na", "n/a",  "null", "none", "nil",   "nat", "<na>",  "?",      "-",
                                       ".",  "#n/a", "#na",  "k.a.", "k. a.", "\\n", "#ref!", "#name?", "#null!" };
   return is_one_of(text, none, SHOAL_COUNT(none)) || result_of(text) == RESULT_NAN;
+}
+
+bool shoal_csv_is_list(const char *text)
+{
+  const size_t n = strlen(text);
+  return n > 2 && text[0] == '[' && text[n - 1] == ']' && strpbrk(text, "0123456789");
 }
 
 static bool is_truth(const char *text)
@@ -168,6 +175,33 @@ static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, cha
            none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "", drop);
 }
 
+static void explain_list(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file, const char *drop,
+                         char out[SHOAL_CSV_REASON])
+{
+  static const char *const packages[] = { "pandas", NULL };
+  char separator[16];
+  shoal_python python;
+  shoal_find_python(packages, &python);
+  snprintf(separator, sizeof separator, l->dialect.separator == '\t' ? "\\t" : "%c", l->dialect.separator);
+  snprintf(out, SHOAL_CSV_REASON,
+           "is a list in one field; a feature is one number: give each a column, as %s -c 'import sys, pandas; t = "
+           "pandas.read_csv(sys.argv[1], sep=\"%s\", dtype=str, keep_default_na=False%s); pandas.concat([t[k].str."
+           "strip(\"[]\").str.replace(\",\", \" \").str.split(expand=True).add_prefix(str(k) + \"_\") if "
+           "t[k][0][:1] == \"[\" else t[k] for k in t], axis=1).to_csv(sys.argv[2], sep=\"%s\", index=False%s)' %s NEW "
+           "does%s%s%s",
+           python.run, separator, l->header ? "" : ", header=None", separator, l->header ? "" : ", header=False", file,
+           drop, python.needs[0] ? "; it " : "", python.needs);
+}
+
+/* One field among numbers. */
+static void explain_slip(const shoal_csv_wrong *f, const char *file, const char *drop, char out[SHOAL_CSV_REASON])
+{
+  char row[SHOAL_WORD + 64] = "";
+  if (f->line) snprintf(row, sizeof row, ", as sed %zud %s >NEW does", f->line, file);
+  snprintf(out, SHOAL_CSV_REASON, "is not a number, and the fields above it are: correct it, or remove the row%s%s",
+           row, drop);
+}
+
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
   char drop[64], label[96] = "";
@@ -264,6 +298,10 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "
              "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
              (int)strlen(text) - 2, text + 1, file);
+  else if (shoal_csv_is_list(text))
+    explain_list(l, f, file, drop, out);
+  else if (l->numeric[f->column] && f->below && !l->words.len)
+    explain_slip(f, file, drop, out);
   else
     explain_words(l, guessed, f, out);
   return out;

@@ -7,12 +7,15 @@
 
 /** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!", "-1.#IND", "-nan(ind)". */
 bool shoal_csv_marks_gap(const char *text);
+/** Whether it is numbers as NumPy and pandas write an array into a cell: "[0.1 0.2]", "[1, 2]". */
+bool shoal_csv_is_list(const char *text);
 
-enum { SHOAL_CSV_REASON = 768 + SHOAL_WORD };
+enum { SHOAL_CSV_REASON = 1024 + SHOAL_WORD };
 typedef struct {
   const char *path, *text; /* of the file, of the field */
-  size_t column;
-  bool number; /* it is one, of this value, but none of f32 */
+  size_t column, line;     /* line: of its row, if that is on one line; else 0 */
+  bool below;              /* rows were read before */
+  bool number;             /* it is one, of this value, but none of f32 */
   double value;
 } shoal_csv_wrong;
 /** The end of a sentence that begins with the field: "is empty; features are numbers: --missing mean ...".  Its commands work as

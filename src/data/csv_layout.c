@@ -37,6 +37,7 @@ typedef struct {
   char *text;
   const char **cells; /* [rows, columns] */
   size_t rows, columns;
+  bool tail;                /* the header ends with a separator, the rows do not */
   size_t *numbers, *blanks; /* [columns] cells of that kind below the first row */
 } probe;
 
@@ -83,6 +84,7 @@ static shoal_status read_rows(probe *p, const shoal_csv_layout *l, const char *t
   free(p->cells);
   p->cells = NULL;
   p->rows = p->columns = 0;
+  p->tail = false;
   SHOAL_TRY(SHOAL_ALLOC(bytes + 1, &p->text));
   memcpy(p->text, text, bytes);
   shoal_csv_init(&c, p->path, p->text, bytes, l->dialect);
@@ -92,6 +94,10 @@ static shoal_status read_rows(probe *p, const shoal_csv_layout *l, const char *t
     if (row == 0) {
       p->columns = c.n;
       SHOAL_TRY_GOTO(st, SHOAL_ALLOC(SHOAL_MIN(bytes / c.n + 1, (size_t)MOST_ROWS) * c.n, &p->cells), done);
+    }
+    if (row == 1 && c.n > 1 && c.n + 1 == p->columns && !p->cells[c.n][0]) {
+      p->tail = true;
+      p->columns = c.n;
     }
     if (c.n != p->columns || (cut && c.at >= c.end)) break; /* the importer says what is wrong with it */
     for (size_t i = 0; i < c.n; i++) p->cells[p->rows * c.n + i] = c.fields[i].text;
@@ -119,7 +125,8 @@ static shoal_status open_probe(probe *p, const shoal_csv_layout *l, const char *
   p->blanks = p->numbers + p->columns;
   for (size_t r = 1; r < p->rows; r++)
     for (size_t i = 0; i < p->columns; i++) {
-      p->numbers[i] += is_number(l, cell(p, r, i)) || is_quoted_number(cell(p, r, i));
+      p->numbers[i] +=
+          is_number(l, cell(p, r, i)) || is_quoted_number(cell(p, r, i)) || shoal_csv_is_list(cell(p, r, i));
       p->blanks[i] += !cell(p, r, i)[0];
     }
   return SHOAL_OK;
@@ -202,7 +209,7 @@ static bool has_text_above_numbers(const probe *p, const shoal_csv_layout *l, si
 {
   for (size_t i = 0; i < p->columns; i++) {
     const char *top = cell(p, 0, i);
-    if (!top[0] || is_number(l, top)) continue;
+    if (!top[0] || is_number(l, top) || shoal_csv_is_list(top)) continue;
     if (p->rows == 1 ? i != label : 2 * p->numbers[i] >= p->rows - 1) return true;
   }
   return false;
@@ -823,6 +830,14 @@ shoal_status shoal_csv_layout_find(const shoal_import_args *a, const shoal_csv_l
   SHOAL_TRY_GOTO(st, shoal_csv_find_separator(path, text, n, &l.dialect), done);
   SHOAL_TRY_GOTO(st, open_probe(&p, &l, text, n), done);
   l.columns = p.columns;
+  l.tail = p.tail;
+  if (p.tail)
+    SHOAL_TRY_GOTO(st,
+                   shoal_texts_take(&l.warnings, shoal_strdup_printf(
+                                                     "%s: the first row ends with a separator, and the rows below do "
+                                                     "not: the empty column behind it is left out",
+                                                     path)),
+                   done);
   if (a->decimal) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--decimal", a->decimal[0]), done);
   if (a->thousands) SHOAL_TRY_GOTO(st, check_sign(&p, &l, "--thousands", l.dialect.thousands), done);
   SHOAL_TRY_GOTO(st, check_columns(&p, &l, text, n), done);

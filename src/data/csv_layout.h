@@ -16,13 +16,13 @@
 typedef struct {
   shoal_csv_dialect dialect;
   size_t columns, features,
-      label; /* columns in the file; those that are features; the label's, from 0, or SHOAL_CSV_NO_LABEL */
-  bool header;
-  char **names;  /* [columns] the header, NULL without */
-  bool *dropped; /* [columns] neither feature nor label */
-  size_t *place; /* [columns] number of the feature, of columns that are one */
-  bool like;     /* features are those of a model: none may be left out */
-  bool *numeric; /* [columns] half or more of the first rows have a number there */
+      label;         /* columns in the file; those that are features; the label's, from 0, or SHOAL_CSV_NO_LABEL */
+  bool header, tail; /* the header ends with a separator that the rows do not have; the field behind it is no column */
+  char **names;      /* [columns] the header, NULL without */
+  bool *dropped;     /* [columns] neither feature nor label */
+  size_t *place;     /* [columns] number of the feature, of columns that are one */
+  bool like;         /* features are those of a model: none may be left out */
+  bool *numeric;     /* [columns] half or more of the first rows have a number there */
   shoal_str
       words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
   shoal_texts warnings;

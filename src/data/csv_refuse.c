@@ -155,6 +155,8 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
   shoal_csv_field classes = { 0 };
   const bool second = is_second_header(t, c, i);
   const size_t row = c->fields[0].line;
+  const shoal_csv_field *end = &c->fields[c->n - 1];
+  const bool one_line = end->line == row && !strchr(end->text, '\n');
   if (find_side(t, c, &classes)) return refuse_side(t, c, &classes);
   const size_t begins = find_table(t, c);
   if (begins) return refuse_preamble(c, begins, t->layout.columns);
@@ -173,7 +175,7 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, row,
       shoal_shell_word(c->path, word));
   char reason[SHOAL_CSV_REASON];
-  const shoal_csv_wrong wrong = { c->path, f->text, i, number, v };
+  const shoal_csv_wrong wrong = { c->path, f->text, i, one_line ? row : 0, t->rows > t->file_rows, number, v };
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
                     shoal_show(f->text, shown, sizeof shown), column,
                     shoal_csv_why_not(&t->layout, !t->args->label, &wrong, reason));

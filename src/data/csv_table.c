@@ -1,5 +1,6 @@
 /* See csv_table.h. */
 #include "data/csv_table.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/limit.h"
 #include "base/log.h"
@@ -238,6 +239,7 @@ static shoal_status read_rows(shoal_csv_table *t, shoal_csv *c, bool first, bool
   t->file_rows = t->rows;
   t->headers = 0;
   SHOAL_TRY(shoal_csv_next(c, &end));
+  if (!end && t->layout.tail && c->n == t->layout.columns + 1 && !c->fields[c->n - 1].text[0]) c->n--;
   if (!end && !first) SHOAL_TRY(repeats_header(t, c, &header));
   while (!end) {
     if (!header && is_header_again(t, c)) {
@@ -288,6 +290,9 @@ static shoal_status read_file(shoal_csv_table *t, size_t source, bool test)
   shoal_csv c = { 0 };
   SHOAL_TRY(shoal_source_slurp(path, &text, &n));
   shoal_status st = SHOAL_OK;
+  if (!t->sources) SHOAL_TRY_GOTO(st, SHOAL_ALLOC(t->args->n_sources, &t->sources), done);
+  t->sources[source].bytes = n;
+  t->sources[source].crc = shoal_crc32c(0, text, n);
   if (source == 0) SHOAL_TRY_GOTO(st, find_layout(t, text, n), done);
   shoal_csv_init(&c, path, text, n, t->layout.dialect);
   st = read_rows(t, &c, source == 0, test);
@@ -317,6 +322,7 @@ void shoal_csv_table_fini(shoal_csv_table *t)
   shoal_narrow_fini(&t->narrow);
   free(t->thousands);
   free(t->gaps.by_feature);
+  free(t->sources);
   shoal_csv_classes_fini(&t->gaps.lost);
   free(t->x);
   free(t->y);
@@ -379,6 +385,18 @@ static void warn_of_lost(const shoal_csv_table *t)
   if (found > SHOWN) shoal_warn("%s: and so for %zu more classes", t->args->sources[0], found - SHOWN);
 }
 
+/* "train (1).csv" beside "train.csv", as a browser names what it fetched twice. */
+static void warn_of_copies(const shoal_csv_table *t)
+{
+  for (size_t i = 1; i < t->args->n_sources; i++)
+    for (size_t k = 0; k < i; k++) {
+      if (t->sources[i].bytes != t->sources[k].bytes || t->sources[i].crc != t->sources[k].crc) continue;
+      shoal_warn("%s and %s are equal: their rows are there twice; if one is a copy, leave it out", t->args->sources[k],
+                 t->args->sources[i]);
+      break;
+    }
+}
+
 /* All rows of all files, by one decimal sign. */
 shoal_status shoal_csv_table_read(shoal_csv_table *t, const bool *test)
 {
@@ -394,6 +412,7 @@ shoal_status shoal_csv_table_read(shoal_csv_table *t, const bool *test)
   }
   SHOAL_TRY(st);
   if (t->rows == 0) return refuse_gaps(t);
+  warn_of_copies(t);
   if (!t->like) warn_of_lost(t);
   const shoal_csv_witness *d = &t->doubt;
   SHOAL_CHECK(

@@ -46,6 +46,10 @@ typedef struct {
     size_t *by_feature;     /* [features] fields */
     shoal_csv_classes lost; /* labels of rows that are left out, and how often each is */
   } gaps;
+  struct {
+    size_t bytes;
+    uint32_t crc;
+  } * sources; /* [n_sources] what each holds */
 } shoal_csv_table;
 
 /** Reads all rows of all files, prints what was understood of each with its first and last row, and warns of rows that are left

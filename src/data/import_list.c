@@ -38,6 +38,10 @@ static shoal_status list_fitting(const char *folder, const char *const *patterns
   return st;
 }
 
+#define PICKLED_CIFAR                                                                                                  \
+  ": this is the version for Python, pickles, which can run code and are not loaded; get the binary version "          \
+  "(cifar-10-binary.tar.gz, cifar-100-binary.tar.gz)"
+
 static shoal_status refuse_contents(const char *folder, const char *patterns, const shoal_texts *inside)
 {
   enum { SHOWN = 5 };
@@ -46,8 +50,13 @@ static shoal_status refuse_contents(const char *folder, const char *patterns, co
   for (size_t i = 0; i < inside->n && i <= SHOWN; i++)
     shoal_str_add(&s, "%s%s", i ? ", " : "; it has ",
                   i < SHOWN ? shoal_show(shoal_path_base(inside->at[i]), name, sizeof name) : "...");
-  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s%s", folder, patterns,
-                               s.text ? s.text : "; it is empty");
+  bool pickled = false;
+  for (size_t i = 0; i < inside->n && strstr(patterns, ".bin"); i++) {
+    const char *base = shoal_path_base(inside->at[i]);
+    pickled |= strcmp(base, "batches.meta") == 0 || (strcmp(base, "meta") == 0);
+  }
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s%s%s", folder, patterns,
+                               s.text ? s.text : "; it is empty", pickled ? PICKLED_CIFAR : "");
   shoal_str_free(&s);
   return st;
 }

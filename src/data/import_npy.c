@@ -9,6 +9,7 @@
 #include "data/labels.h"
 #include "data/narrow.h"
 #include "data/npy.h"
+#include "data/python.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +18,9 @@
 typedef struct {
   const shoal_import_args *args;
   shoal_npys arrays;
-  bool *left_out;               /* [arrays.n] for validation beside others for testing */
-  const shoal_npy *x[2], *y[2]; /* per split; NULL if there are none */
+  bool *left_out;        /* [arrays.n] for validation beside others for testing */
+  const shoal_npy *x[2]; /* per split; NULL if there are none */
+  shoal_npy *y[2];       /* the same */
   shoal_data_spec spec;
   uint64_t stride[3]; /* of channel, row, column; features: of a feature in stride[2] */
   int32_t *labels[2];
@@ -28,14 +30,13 @@ typedef struct {
 
 /* ---- which array is what ---- */
 
-static shoal_status put(const shoal_npy **slot, const shoal_npy *a, const char *what)
+static shoal_status put(const shoal_npy *slot, const shoal_npy *a, const char *what)
 {
-  SHOAL_CHECK(!*slot, SHOAL_ERR_IO,
+  SHOAL_CHECK(!slot, SHOAL_ERR_IO,
               "both %s and %s could be the %s: give only one of them; arrays of a class each are to be joined, with an "
               "array of "
               "labels beside",
-              (*slot)->name, a->name, what);
-  *slot = a;
+              slot->name, a->name, what);
   return SHOAL_OK;
 }
 
@@ -54,7 +55,7 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
   bool named = false;
   for (size_t i = 0; i < l->n; i++) named |= role_of(&l->all[i]) != SHOAL_ROLE_NONE;
   for (size_t i = 0; i < l->n; i++) {
-    const shoal_npy *a = &l->all[i];
+    shoal_npy *a = &l->all[i];
     if (p->left_out[i]) continue;
     shoal_data_role role = role_of(a);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
@@ -65,9 +66,11 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
       shoal_str_add(empty, "%s%s", empty->len ? ", " : "", a->name);
       *untrained |= !test[i];
     } else if (role == SHOAL_ROLE_X) {
-      SHOAL_TRY(put(&p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
+      SHOAL_TRY(put(p->x[test[i]], a, test[i] ? "test samples" : "training samples"));
+      p->x[test[i]] = a;
     } else {
-      SHOAL_TRY(put(&p->y[test[i]], a, test[i] ? "test labels" : "training labels"));
+      SHOAL_TRY(put(p->y[test[i]], a, test[i] ? "test labels" : "training labels"));
+      p->y[test[i]] = a;
     }
   }
   return SHOAL_OK;
@@ -95,6 +98,60 @@ static shoal_status match(import *p, const bool *test)
     if (p->x[s])
       shoal_info("%s/x is %s, %s/y is %s", shoal_split_name((shoal_split)s), p->x[s]->name,
                  shoal_split_name((shoal_split)s), p->y[s]->name);
+  }
+  return SHOAL_OK;
+}
+
+/* Labels in one row, [1, n], as MATLAB has them, are a list. */
+static void straighten(shoal_npy *y, const shoal_npy *x)
+{
+  if (y->ndim != 2 || y->dims[0] != 1 || y->dims[1] < 2 || x->dims[0] == 1) return;
+  y->ndim = 1;
+  y->dims[0] = y->dims[1];
+  y->dims[1] = y->strides[1] = 0;
+  y->strides[0] = 1;
+  y->scattered = false;
+}
+
+/* Samples that are the last dimension: columns of a matrix, as MATLAB has them. */
+static shoal_status refuse_turned(const import *p, const shoal_npy *x, const shoal_npy *y)
+{
+  static const char *const packages[] = { "numpy", NULL };
+  char from[SHOAL_WORD], to[SHOAL_WORD], array[SHOAL_WORD], second[SHOAL_WORD];
+  const char *base = shoal_path_base(x->path);
+  char *turned = shoal_strdup_printf("%.*s2-%s", (int)(base - x->path), x->path, base);
+  shoal_str names = { 0 };
+  shoal_python python;
+  shoal_find_python(packages, &python);
+  shoal_python_text(x->path, from);
+  shoal_python_text(turned, to);
+  for (int s = 0; s < 2; s++)
+    if (p->x[s] && p->x[s]->path == x->path)
+      shoal_str_add(&names, "%s%s", names.len ? ", " : "", shoal_python_text(p->x[s]->name, s ? second : array));
+  shoal_str command = { 0 };
+  if (x->archive)
+    shoal_str_add(&command, "numpy.savez(%s, **{k: numpy.moveaxis(a[k], -1, 0) if k in [%s] else a[k] for k in a})", to,
+                  names.text);
+  else
+    shoal_str_add(&command, "numpy.save(%s, numpy.moveaxis(a, -1, 0))", to);
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s: %s has %" PRIu64 " rows, %s has %" PRIu64 " labels, as many as the last dimension of %s: rows must be "
+      "samples; turn it, as %s -c \"import numpy; a = numpy.load(%s); %s\" does, and give %s instead%s%s",
+      x->path, x->name, x->dims[0], y->name, y->dims[0], x->name, python.run, from, command.text, turned,
+      python.needs[0] ? "; it " : "", python.needs);
+  shoal_str_free(&command);
+  shoal_str_free(&names);
+  free(turned);
+  return st;
+}
+
+static shoal_status check_turned(const import *p)
+{
+  for (int s = 0; s < 2; s++) {
+    const shoal_npy *x = p->x[s], *y = p->y[s];
+    if (x && y->dims[0] != x->dims[0] && x->ndim > 1 && y->dims[0] == x->dims[x->ndim - 1])
+      return refuse_turned(p, x, y);
   }
   return SHOAL_OK;
 }
@@ -380,6 +437,9 @@ import p = {.args = a };
   SHOAL_CHECK_GOTO(st, p.arrays.n > 0, done, SHOAL_ERR_IO, "%s has no arrays", a->sources[0]);
   SHOAL_TRY_GOTO(st, find_roles(&p, &roles), done);
   SHOAL_TRY_GOTO(st, match(&p, roles.test), done);
+  for (int s = 0; s < 2; s++)
+    if (p.x[s]) straighten(p.y[s], p.x[s]);
+  SHOAL_TRY_GOTO(st, check_turned(&p), done);
   SHOAL_TRY_GOTO(st, find_shape(&p), done);
   for (int s = 0; s < 2; s++)
     if (p.x[s]) SHOAL_TRY_GOTO(st, check_split(&p, s), done);

@@ -151,7 +151,9 @@ def test_weights_fresh(glyphs, method):
     for name, content, words in (  # downloads that failed, and a file of PyTorch
             ("bad.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS without the data: git lfs pull fetches that"),
             ("bad.onnx", b"<!DOCTYPE html><html></html>\n" * 9, "a web page: the download of the file failed, get it again"),
-            ("bad.h5", b"PK\3\4" + bytes(26) + b"net/data.pkl", "a file of PyTorch: weights are read as safetensors, which safetensors.torch.save_file")):
+            ("bad.h5", b"PK\3\4" + bytes(26) + b"net/data.pkl", "a file of PyTorch: weights are read as safetensors, which safetensors.torch.save_file"),
+            ("bad.keras", b"PK\3\4" + bytes(26) + b"config.json", "a model of Keras: weights are read as ONNX, which model.export('NAME.onnx'"),
+            ("bad.tflite", bytes(4) + b"TFL3" + bytes(99), "a model of TensorFlow Lite: weights are read as ONNX, which tf2onnx makes")):
         with open(name, "wb") as f:
             f.write(content)
         assert_one_error(train(1, "bad", *base, *sets(model__weights=name), code=7), f"model.weights: {name} is {words}")

@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import tarfile
 import time
 import warnings
@@ -100,6 +101,17 @@ def npy(header, data=b""):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
 
+def test_samples_are_columns():
+    """As MATLAB has them: labels in one row are a list; the command turns samples, of both splits."""
+    np.savez("s.npz", X_train=X.T, y_train=Y[None], X_test=X[:8].T, y_test=Y[None, :8])
+    r = load("npy", "s.npz", code=7)
+    assert_one_error(r, "and give 2-s.npz instead")
+    subprocess.run([sys.executable, "-c", re.search(r'-c "(.*?)" does', r.stderr)[1]], check=True)
+    load("npy", "2-s.npz")
+    assert np.array_equal(made()[0], X.astype("f4")) and np.array_equal(made()[1], Y)
+    assert np.array_equal(made("test")[0], X[:8].astype("f4"))
+
+
 def test_npy_double_quotes():
     """Other programs write the header so, and NumPy reads it."""
     put("X_train.npy", npy('{"descr": "<f8", "fortran_order": False, "shape": (40, 6)}', X.astype("<f8").tobytes()))
@@ -117,6 +129,7 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (X, np.eye(4)[Y] + np.eye(4)[0], "row 0 of labels y_train is not one-hot: it has other numbers than 0 and 1"),
     (X, np.maximum(np.eye(4)[Y], np.eye(4)[0]), "row 1 of labels y_train has more than one 1: several classes per sample"),
     (X, np.eye(4)[Y] * (np.arange(40) != 7)[:, None], "row 7 of labels y_train has no 1"),
+    (X.T, Y, "X_train has 6 rows, y_train has 40 labels, as many as the last dimension of X_train: rows must be samples; turn it, as "),
     (X, Y[:39], "X_train has 40 samples, y_train has 39 labels"),
     (X, Y / 2, "label 1 of y_train is 0.5; classes are whole numbers"),
     (X, np.where(np.arange(40) == 7, np.nan, Y), "label 7 of y_train is nan; classes are whole numbers from 0: remove samples without"),
@@ -298,6 +311,8 @@ def test_folders():
     load("csv", "v")
     assert made()[0][:, 0].tolist() == [3, 4, 5]
     assert_one_error(load("csv", "m", code=7), "the folder m has no file called like *.csv", "; it has t10k-images-idx3-ubyte, t10k-")
+    put("py/batches.meta", b"\x80\x02")
+    assert_one_error(load("cifar10", "py", code=7), "; it has batches.meta: this is the version for Python, pickles")
     os.makedirs("outer/a")
     os.rename("c", "outer/c")
     assert_one_error(load("cifar10", "outer", code=7), "the folder outer has no file called like data_batch", "outer/c has: give that")

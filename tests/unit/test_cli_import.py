@@ -98,6 +98,7 @@ WARNED = (  # text, arguments, words of a warning
     (labels(*("0" * k + "7" for k in range(12)), "8"), (), '"0000007", "00000007" and 4 more are equal as numbers'),
     (labels("0", "1", "0|1"), (), 't.csv:3:7: label "0|1" looks like several labels of one sample, between |'),
     (labels('"[0, 1]"', '"[1, 2]"'), (), 'label "[0, 1]" looks like several labels'),
+    ("a,b,y,\n" + ROWS, ("--label", "y"), "t.csv: the first row ends with a separator, and the rows below do not: the empty column behind it is left out"),
     (labels(*"0" * 39, "1"), (), "class 0 has 97.22 % of the training samples: a model that knows nothing else"),
 )
 
@@ -118,7 +119,8 @@ SOME_WORDS = "name,mix,gap,a,y\n" + "".join(
     f"n{i % 9},{'AB'[i % 2] + ' 7' if i % 4 == 3 else i},{i if i % 5 else ''},{'1x' if i == 35 else i % 7},{i % 2}\n" for i in range(40))
 REFUSED = (  # text, arguments, exit code, words
     (SOME_WORDS, ("--label", "y"), 7, "columns 1, 2 hold words, and --drop 1 --drop 2 leave all of these out; 3 has gaps, which --missing mean fills"),
-    ("a,b,y\n" + ROWS + "Total,3,\n", (), 7, "or name the column as --label 1 if it is the label, or leave the column out with --drop 1"),
+    ("a,b,y\n" + ROWS + "Total,3,\n", (), 7, '"Total" in column 1, "a" is not a number, and the fields above it are: correct it, '
+     "or remove the row, as sed 42d t.csv >NEW does, or leave the column out with --drop 1"),
     ("0,1\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(20)), (), 7, "give --header yes or --header no"),
     ("".join(f"{4 * i},{4 * i + 1},{4 * i + 2},{4 * i + 3}\n" for i in range(20)), (), 7, "give --header yes"),
     ("label,b,class,y\n" + "0,1,0,1\n1,2,1,2\n", (), 7, '2 columns have names of labels ("class" is one)'),
@@ -653,6 +655,27 @@ def test_equal_rows():
     r = load("a,b,y\n" + "".join(rows), "--test-share", "0")
     assert r.stderr.count("no model can tell") == 1 and words in r.stderr, r.stderr
     assert "no model" not in load("a,b,y\n" + "".join(rows[:40] + rows[6:7]), "--test-share", "0").stderr
+
+
+def test_lists_in_fields():
+    """The command makes columns of the arrays that pandas writes into cells."""
+    rows = "".join(f'"[{k}.5 {k % 7}\n {k % 3}]",{"cat" if k % 2 else "dog"}\n' for k in range(40))
+    r = load("a,kind\n" + rows, code=7)
+    assert_one_error(r, "is a list in one field; a feature is one number: give each a column, as ")
+    subprocess.run(re.search(r"as (\S*python3 .*? NEW) does", r.stderr)[1], shell=True, check=True)
+    with open("NEW") as f:
+        text = f.read()
+    assert load(text).returncode == 0 and text.startswith("a_0,a_1,a_2,kind\n0.5,0,0,dog\n")
+
+
+def test_copies_and_tails():
+    """A file that is there twice is told; each header may end with a separator that no row has."""
+    for name in ("p/t.csv", "p/t (1).csv"):
+        os.makedirs("p", exist_ok=True)
+        with open(name, "w") as f:
+            f.write("a,b,kind,\n" + PETS)
+    r = run([program(), "data", "import", "csv", "p", "-o", "t.h5"], base=PLAIN_ENV, timeout=30)
+    assert r.stderr.count("p/t (1).csv and p/t.csv are equal: their rows are there twice") == 1, r.stderr
 
 
 @pytest.mark.parametrize("field, words", FIELDS)

@@ -271,14 +271,11 @@ shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)
   return d;
 }
 
-shoal_status shoal_session_open_loaders(shoal_session *s)
+static shoal_loader_config for_training(const shoal_session *s)
 {
   const shoal_config *c = s->world.config;
   const shoal_run *r = &s->run;
-  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
-  const shoal_data_info *info = shoal_dataset_info(s->data.set);
-  SHOAL_TRY(shoal_input_create(r->backend, &s->run.input));
-  shoal_loader_config l = {
+  return (shoal_loader_config){
     .split = SHOAL_TRAIN,
     .seed = shoal_numbers_order_seed(s),
     .rank = r->share_rank,
@@ -293,16 +290,32 @@ shoal_status shoal_session_open_loaders(shoal_session *s)
     .sizes_only = r->reads_none,
     .depth = r->reads_none ? 0 : (int)shoal_config_int(c, "data.prefetch"),
   };
-  SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.train));
+}
+
+shoal_status shoal_session_open_sample(shoal_session *s)
+{
+  shoal_loader_config l = for_training(s);
   l.seed = s->run.seed;
-  l.rank = rank;
-  l.size = size;
+  l.rank = shoal_world_rank(s->run.world);
+  l.size = shoal_world_size(s->run.world);
   l.sizes_only = false;
   l.depth = 0;
   if (l.last == SHOAL_LAST_DROP) l.last = SHOAL_LAST_SHORT; /* a share that fills no batch is padded as in training */
   l.share = SHOAL_SHARE_STRIDED;
   l.batch = s->data.own_batch;
-  if (s->method->measures_stats) SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.sample));
+  return s->data.sample ? SHOAL_OK : shoal_loader_create(s->data.set, &l, &s->data.sample);
+}
+
+shoal_status shoal_session_open_loaders(shoal_session *s)
+{
+  const shoal_config *c = s->world.config;
+  const shoal_run *r = &s->run;
+  int rank = shoal_world_rank(r->world), size = shoal_world_size(r->world);
+  const shoal_data_info *info = shoal_dataset_info(s->data.set);
+  SHOAL_TRY(shoal_input_create(r->backend, &s->run.input));
+  shoal_loader_config l = for_training(s);
+  SHOAL_TRY(shoal_loader_create(s->data.set, &l, &s->data.train));
+  if (s->method->measures_stats || s->world.choice.eval_measured) SHOAL_TRY(shoal_session_open_sample(s));
   if (info->n[SHOAL_TEST] == 0 && shoal_session_is_root(s) && shoal_config_given(c, "eval.every"))
     shoal_warn("eval.every does nothing: %s has no test split", shoal_dataset_path(s->data.set));
   if (info->n[SHOAL_TEST] == 0) return SHOAL_OK;

@@ -2,12 +2,14 @@
  * The training state is not changed.
  *
  * If every rank trains its own model, each also scores its own on the same share, and the distance to the assembled
- * model is measured.  If the model is a mean that no rank trains, its batch-norm statistics are recomputed from the
- * first training batches of epoch 0 on every rank, always the same ones. */
+ * model is measured.  If the model is a mean that no rank trains, or eval.batch_norm says so, its batch-norm statistics
+ * are recomputed from the first training batches of epoch 0 on every rank, always the same ones.  Where the run ends,
+ * running statistics that have not settled are told: scores of the same training samples by them and by each batch. */
 #include "base/activity.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
+#include "base/str.h"
 #include "method/common/average.h"
 #include "train/session.h"
 #include <math.h>
@@ -71,15 +73,20 @@ static shoal_status measure_batches(shoal_session *s, shoal_host_float *own, dou
 }
 
 /* Full batches only, equally many on every rank, so that all have the same weight. */
-static shoal_status measure_stats(shoal_session *s)
+static uint64_t sample_batches(const shoal_session *s)
 {
   uint64_t n =
       shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN] / (uint64_t)shoal_world_size(s->run.world) / s->data.own_batch;
+  return SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
+}
+
+static shoal_status measure_stats(shoal_session *s)
+{
+  uint64_t n = sample_batches(s);
   double *sum = NULL;
   shoal_host_float *own = NULL;
   float *stats = s->model.scratch->stats;
   shoal_window w;
-  n = SHOAL_MIN(SHOAL_MAX(n, 1), s->world.choice.eval_statistics);
   shoal_status st = SHOAL_ALLOC(s->run.model->stats, &sum);
   if (st == SHOAL_OK) st = SHOAL_ALLOC(s->run.model->stats, &own);
   if (st == SHOAL_OK) st = shoal_session_agree_on_reading(s, measure_batches(s, own, sum, &n));
@@ -94,6 +101,13 @@ static shoal_status measure_stats(shoal_session *s)
   return st;
 }
 
+/* Of the whole model, alone: the statistics of a method that assembles nothing by itself are its own on one rank. */
+static bool measures(const shoal_session *s)
+{
+  if (s->run.model->stats == 0) return false;
+  return s->world.choice.eval_measured || (s->method->measures_stats && shoal_world_size(s->run.world) > 1);
+}
+
 shoal_status shoal_session_assemble(shoal_session *s)
 {
   shoal_run *r = &s->run;
@@ -101,10 +115,11 @@ shoal_status shoal_session_assemble(shoal_session *s)
   s->model.scratch->version++;
   if (s->method->assemble) {
     SHOAL_TRY(s->method->assemble(r, s->method_state, s->model.scratch->w, s->model.scratch->stats));
-    return s->data.sample && s->run.model->stats && shoal_world_size(r->world) > 1 ? measure_stats(s) : SHOAL_OK;
+    return measures(s) ? measure_stats(s) : SHOAL_OK;
   }
   SHOAL_TRY(
       r->backend->ops->copy(r->backend, r->form->params->n * sizeof(float), r->form->params->w, s->model.scratch->w));
+  if (measures(s)) return measure_stats(s);
   return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, s->model.scratch->stats);
 }
 
@@ -178,6 +193,56 @@ static shoal_status measure_consensus(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* ---- running statistics that lag ---- */
+
+/* Scores the batches by which statistics are measured.  In mode MEASURE the running statistics in scratch are lost. */
+static shoal_status score_sample(shoal_session *s, shoal_plan_mode mode, shoal_score *score)
+{
+  SHOAL_TRY(shoal_loader_seek(s->data.sample, 0, 0));
+  for (uint64_t i = 0; i < sample_batches(s); i++) {
+    const shoal_batch *b;
+    shoal_plan *plan;
+    shoal_address at = { .seed = s->run.seed };
+    const float *x;
+    SHOAL_TRY(shoal_session_may_go_on(s));
+    SHOAL_TRY(shoal_loader_next(s->data.sample, &b));
+    if (!b) return SHOAL_OK;
+    if (b->bad.n > 0) continue;
+    SHOAL_TRY(shoal_plans_get(s->model.plans, b->n, mode, &plan));
+    SHOAL_TRY(shoal_batch_input(&s->run, b, &x));
+    SHOAL_TRY(shoal_plan_forward(plan, s->model.scratch, &at, x, b->y, 0, score));
+  }
+  return SHOAL_OK;
+}
+
+/* Running statistics that lag behind the weights, as after few steps with a high rate, spoil a network that has learnt.  Looked at
+ * only where the run ends and the test loss is far above the training loss.  Collective; scratch loses its statistics. */
+static shoal_status look_at_statistics(shoal_session *s)
+{
+  enum { LAGS = 2 };
+  const double lost = 0.1;
+  char word[SHOAL_WORD];
+  shoal_score running = { 0 }, own = { 0 };
+  if (s->run.model->stats == 0 || measures(s) || s->run.eval_mode != SHOAL_PLAN_EVAL) return SHOAL_OK;
+  if (s->run.meet.kind == SHOAL_MEET_FREELY || !shoal_session_reached_end(s)) return SHOAL_OK;
+  if (!(s->record.test_loss > LAGS * s->record.train_loss)) return SHOAL_OK;
+  SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_open_sample(s)));
+  SHOAL_TRY(shoal_session_agree_on_reading(s, score_sample(s, SHOAL_PLAN_EVAL, &running)));
+  SHOAL_TRY(shoal_session_agree_on_reading(s, score_sample(s, SHOAL_PLAN_MEASURE, &own)));
+  double sums[] = { running.loss, (double)running.correct, own.loss, (double)own.correct, (double)own.samples };
+  SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  if (shoal_session_is_root(s) && sums[0] > LAGS * sums[2] && sums[3] - sums[1] > lost * sums[4])
+    shoal_warn(
+        "batch norm's running statistics have not settled: with them %.3g %% of %.0f training samples are right, "
+        "with those of each batch %.3g %%; give eval.batch_norm: measured, more epochs or a lower optim.lr; for this "
+        "run's network the same command with --set eval.batch_norm=measured --set run.name=NEW --resume "
+        "%s/ckpt/step-%09llu.h5%s",
+        100 * sums[1] / sums[4], sums[4], 100 * sums[3] / sums[4], shoal_shell_word(s->world.folder.dir, word),
+        (unsigned long long)s->run.step,
+        shoal_config_given(s->world.config, "model.weights") ? " --set model.weights=" : "");
+  return SHOAL_OK;
+}
+
 static shoal_status evaluate(shoal_session *s)
 {
   uint64_t t0 = shoal_now_ns();
@@ -192,6 +257,7 @@ static shoal_status evaluate(shoal_session *s)
   s->record.test_loss = sums[0] / sums[2];
   s->record.test_acc = sums[1] / sums[2];
   s->record.test_step = s->run.step;
+  SHOAL_TRY(look_at_statistics(s));
   uint64_t t1 = shoal_now_ns();
   s->record.evaluations++;
   s->record.evaluations_s += (double)(t1 - t0 - shoal_paused_ns(t0, t1)) * 1e-9;

@@ -68,11 +68,15 @@ static const shoal_option run_options[] = {
     "The run ends early after so many evaluations without a better one, by ckpt.best or else by test loss; 0: never.",
     "Prechelt, Early Stopping - But When?, 1998" },
   { "eval.batch", SHOAL_OPT_INT, "128", "samples", "[1,1000000000]", "Batch per rank in evaluation.", NULL },
-  { "eval.batch_norm", SHOAL_OPT_ENUM, "model", NULL, "model|batch",
-    "Batch-norm statistics in evaluation: the model's, or those of the test batch (eval.batch).",
+  { "eval.batch_norm", SHOAL_OPT_ENUM, "model", NULL, "model|measured|batch",
+    "Batch-norm statistics in evaluation: the model's, which in training follow the batches; measured: recomputed over "
+    "training batches (eval.statistics) for each evaluation and checkpoint; batch: those of the test batch "
+    "(eval.batch).",
     "batch: as in the release of Yuan et al., PVLDB 2022" },
   { "eval.statistics", SHOAL_OPT_INT, "8", "batches", "[1,1000000]",
-    "Training batches per rank to recompute batch-norm statistics, if the model is a mean that no rank trains.", NULL },
+    "Training batches per rank to recompute batch-norm statistics, if the model is a mean that no rank trains, or "
+    "eval.batch_norm is measured.",
+    NULL },
   { "ckpt.every", SHOAL_OPT_PERIOD, "10min", NULL, "never",
     "How often a checkpoint is written: time, steps or epochs. Always at a stop and at the end.", NULL },
   { "ckpt.keep", SHOAL_OPT_INT, "2", "files", "[1,1000000]", "Number of good checkpoints to keep.", NULL },
@@ -478,6 +482,7 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
     .steps = (uint64_t)shoal_config_int(c, "run.steps"),
     .eval_batch = (uint64_t)shoal_config_int(c, "eval.batch"),
     .eval_statistics = (uint64_t)shoal_config_int(c, "eval.statistics"),
+    .eval_measured = strcmp(shoal_config_string(c, "eval.batch_norm"), "measured") == 0,
     .eval_by_batch = strcmp(shoal_config_string(c, "eval.batch_norm"), "batch") == 0,
     .last = (shoal_last_batch)place_of(c, "data.last", last),
     .shard = (shoal_shard)place_of(c, "data.shards", shards),

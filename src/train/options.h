@@ -39,7 +39,7 @@ typedef struct {
   shoal_period log_every, eval_every, save_every;
   uint64_t steps; /* run.steps; 0: no limit */
   uint64_t eval_batch, eval_statistics;
-  bool eval_by_batch; /* eval.batch_norm is batch */
+  bool eval_by_batch, eval_measured; /* eval.batch_norm is batch, measured */
   shoal_last_batch last;
   shoal_shard shard;
   shoal_trace_level trace;

@@ -229,6 +229,8 @@ shoal_status shoal_session_open_dataset(shoal_session *s); /* collective; ranks 
 shoal_status shoal_session_stage(shoal_session *s, shoal_texts *files);
 shoal_status shoal_session_size_data(shoal_session *s);    /* likewise: batches and epochs */
 shoal_status shoal_session_open_loaders(shoal_session *s); /* local */
+/* The batches by which statistics are measured; once is enough.  Local. */
+shoal_status shoal_session_open_sample(shoal_session *s);
 /* With eval.batch_norm batch, checks that test batches are large enough; early, like training batches.  Local. */
 shoal_status shoal_session_check_test_batches(shoal_session *s);
 /* ERR_USAGE where the features are those of model.weights in another order; a warning if their names differ.  Local. */

@@ -1,6 +1,7 @@
 """Whole runs of the methods that average parameters: local-sgd and daso."""
 import json
 import os
+import re
 import shutil
 import struct
 
@@ -206,6 +207,30 @@ def test_average_statistics(glyphs):
         statistics_hold(f"{name}-cut", 3)
         train(3, f"{name}-cut", *options)
         assert_equal(newest(name), newest(f"{name}-cut"), f"{name} stopped")
+    unsettled_are_told()
+
+
+def unsettled_are_told():
+    """Running means that one step cannot mend: told at the end, and measured anew by the option, as by the printed command."""
+    shoal(*"data synth blobs --train 240 --test 60 --classes 3 --features 8 --noise 0.3 -o blobs.h5".split())
+    net = sets(model__name="mlp", model__widths="[16]", model__norm="batch", data__file="blobs.h5", run__epochs=1)
+    r = train(2, "fit", *net, *sets(data__global_batch=24, optim__lr=0.1))
+    assert "settled" not in r.stderr and float(metrics("fit")[-1]["test_acc"]) == 1, r.stderr
+    shoal("ckpt", "export", newest("fit"), "-o", "fit.safetensors")
+    with open("fit.safetensors", "r+b") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        tensors = json.loads(f.read(n))
+        first, end = next(t["data_offsets"] for name, t in tensors.items() if name.endswith("running_mean"))
+        f.seek(8 + n + first)
+        f.write(np.linspace(-30, 30, (end - first) // 4, dtype="<f4").tobytes())
+    late = [*net, *sets(data__global_batch=240, optim__lr=1e-9, model__weights="fit.safetensors")]
+    r = train(2, "late", *late)
+    told = re.search(r"of 240 training samples are right, with those of each batch 100 %.* (--set eval.*)", r.stderr)
+    assert told and float(metrics("late")[-1]["test_acc"]) < 0.8, r.stderr
+    r = train(2, "measured", *late, *sets(eval__batch_norm="measured"))
+    assert "settled" not in r.stderr and float(metrics("measured")[-1]["test_acc"]) == 1, r.stderr
+    train(2, "again", *late, *told[1].replace("NEW", "again").split())
+    assert_equal(newest("again"), newest("measured"), "measured afterwards", "model/")
 
 
 # ---- daso ------------------------------------------------------------------------------------------------------------

@@ -166,10 +166,17 @@ typedef struct {
   const bool *residual_keep;
 } selection;
 
-/* Number of consecutive indices of dimension 0 that form a unit of the value's space. */
+/* Of the dimension along which the units of a value lie. */
+static int64_t width_of(const shoal_model *m, int v)
+{
+  const shoal_shape *s = shoal_value_shape(m, v);
+  return s->dim[shoal_unit_dim(s)];
+}
+
+/* Number of consecutive indices that form a unit of the value's space. */
 static int64_t grain_of(const shoal_model *m, int v)
 {
-  return shoal_value_shape(m, v)->dim[0] / m->space_size[m->node[v].space];
+  return width_of(m, v) / m->space_size[m->node[v].space];
 }
 
 static int space_of(const shoal_model *m, int v)
@@ -177,10 +184,11 @@ static int space_of(const shoal_model *m, int v)
   return v < 0 ? -1 : m->node[v].space;
 }
 
-/* Whether dimension 0 of the weight is that of the output; not if the layer acts on the last of several dimensions. */
+/* Whether dimension 0 of the weight is that of the output's units; not if the layer acts on the last of three dimensions. */
 static bool follows_units(const shoal_node *n)
 {
-  return n->out.ndim == 1 || n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_BATCHNORM;
+  bool last = n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_LAYERNORM;
+  return n->out.ndim == 1 || (n->out.ndim == 2 && last) || n->kind == SHOAL_OP_CONV || n->kind == SHOAL_OP_BATCHNORM;
 }
 
 shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param)
@@ -199,11 +207,11 @@ shoal_param_cut shoal_model_param_cut(const shoal_model *m, int param)
 static int64_t kept_width(const shoal_model *m, int v, const selection *s)
 {
   int space = space_of(m, v);
-  if (space < 0 || !s->keep || !s->keep[space]) return shoal_value_shape(m, v)->dim[0];
+  if (space < 0 || !s->keep || !s->keep[space]) return width_of(m, v);
   return s->count[space] * grain_of(m, v);
 }
 
-/* The kept indices of dimension 0 of value v in their new order; NULL: all.  Caller frees. */
+/* The kept indices of value v in their new order; NULL: all.  Caller frees. */
 static shoal_status kept_places(const shoal_model *m, int v, const selection *s, int64_t **out)
 {
   *out = NULL;
@@ -311,6 +319,7 @@ static shoal_status narrow_node(rebuild *r, const selection *s, int i)
   if (flat) SHOAL_TRY_GOTO(st, kept_places(m, i, s, &rows), done);
   if (flat && shoal_node_units(m, &n) != SHOAL_UNITS_KEEP) SHOAL_TRY_GOTO(st, kept_places(m, n.in[0], s, &cols), done);
   if (n.kind == SHOAL_OP_CONV && shoal_node_units(m, &n) == SHOAL_UNITS_KEEP) n.groups = (int)width;
+  if (n.kind == SHOAL_OP_ATTENTION) n.heads = (int)(n.heads * kept_width(m, i, s) / width_of(m, i));
   SHOAL_CHECK_GOTO(st, n.rank == 0 || (!rows && !cols), done, SHOAL_ERR_UNSUPPORTED,
                    "layer %s is a product of factors; narrow the model first, then factor it", n.name);
   st = append(r, i, &n, width, rows, cols);

@@ -115,8 +115,25 @@ static void build_nokland(builder *b, int64_t classes)
   linear(b, "fc", 0, classes, SHOAL_INIT_ZERO);
 }
 
-static void build(builder *b, shoal_head kind, bool plane, int64_t classes)
+/* The mean over the tokens: [tokens, width] to [width]. */
+static void pool_tokens(builder *b)
 {
+  const shoal_shape in = *shape(b);
+  shoal_node n = shoal_node_make(SHOAL_OP_TRANSPOSE, "channels", b->last);
+  n.order[0] = 1, n.order[1] = 0, n.order[2] = -1;
+  add(b, &n, SHOAL_INIT_ZERO);
+  n = shoal_node_make(SHOAL_OP_RESHAPE, "plane", b->last);
+  n.shape = SHOAL_SHAPE(in.dim[1], in.dim[0], 1);
+  add(b, &n, SHOAL_INIT_ZERO);
+  plain(b, SHOAL_OP_GLOBALPOOL, "pool", 0, false);
+}
+
+static void build(builder *b, shoal_head kind, bool plane, int64_t classes, int64_t labels)
+{
+  if (b->m->input.ndim == 2) {
+    plain(b, SHOAL_OP_LAYERNORM, "norm", 0, false);
+    if (labels == 1) pool_tokens(b);
+  }
   if (plane && kind == SHOAL_HEAD_MLP_SR) {
     build_mlp_sr(b, classes);
   } else if (plane && kind == SHOAL_HEAD_NOKLAND) {
@@ -127,7 +144,8 @@ static void build(builder *b, shoal_head kind, bool plane, int64_t classes)
   }
 }
 
-shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t classes, shoal_model **out)
+shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t classes, int64_t labels,
+                              shoal_model **out)
 {
   bool plane = input->ndim == 3;
   SHOAL_CHECK(
@@ -137,7 +155,7 @@ shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t
   if (kind == SHOAL_HEAD_AUTO) kind = plane ? SHOAL_HEAD_MLP_SR : SHOAL_HEAD_LINEAR;
   builder b = { .last = -1 };
   SHOAL_TRY(shoal_model_create(shoal_head_name(kind), input, classes, &b.m));
-  build(&b, kind, plane, classes);
+  build(&b, kind, plane, classes, labels);
   if (b.st == SHOAL_OK) b.st = shoal_model_finish(b.m);
   if (b.st == SHOAL_OK)
     *out = b.m;

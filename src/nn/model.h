@@ -76,10 +76,10 @@ typedef struct {
   int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1 */
   int stats;                    /* offset of running mean, then variance, in the statistics arena; -1 */
   /* Factored: weight[0] is -1 and the weight is the product left * right of two parameters (in its 2-D form) */
-  int factor[2];   /* left [o, r] and right [r, i*kh*kw], or -1 */
-  size_t product;  /* offset of the product in shoal_params.products */
-  int unit;        /* `slice` cuts between units only, so residual blocks stay whole */
-  int space;       /* unit space (set of hidden units) of dimension 0 of its output; -1: none */
+  int factor[2];  /* left [o, r] and right [r, i*kh*kw], or -1 */
+  size_t product; /* offset of the product in shoal_params.products */
+  int unit;       /* `slice` cuts between units only, so residual blocks stay whole */
+  int space; /* unit space (set of hidden units) of its output, of channels, features or heads (spaces.c); -1: none */
   int residual;    /* number of the residual block whose body it belongs to, or -1; see narrow */
   int64_t rank;    /* rank r of the factors; 0: an ordinary weight */
   uint64_t stream; /* number of the node in the full model: selects its dropout random stream */
@@ -142,7 +142,7 @@ shoal_status shoal_model_finish(shoal_model *m);
 shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const shoal_model *head, shoal_model **out);
 /** Keeps a subset of units: for every space s, keep[s] lists count[s] unit numbers in the new order (NULL: all).  A
  *  channel that reaches a LINEAR through FLATTEN owns its h*w consecutive inputs (cols are then per channel block; they
- *  are expanded here).  residual_keep [residuals] (NULL: all) drops bodies of residual blocks: their nodes are removed
+ *  are expanded here).  A unit of attention is one head or several, with its rows of queries, keys and values.  residual_keep [residuals] (NULL: all) drops bodies of residual blocks: their nodes are removed
  *  and the ADD becomes the identity (with its relu, unless its input is already rectified).  ERR_ARG if a block changes
  *  the shape and so cannot be dropped. */
 shoal_status shoal_model_narrow(const shoal_model *m, const int64_t *const *keep, const int64_t *count,

@@ -14,9 +14,14 @@ static inline int64_t shoal_node_width(const shoal_node *n)
 }
 /** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
 int shoal_node_params(const shoal_node *n, int ids[3]);
-/* What a node does with the units of dimension 0 of its inputs (spaces.c). */
+/* The dimension of a value along which its hidden units lie: channels, features; of tokens [tokens, width] the last. */
+static inline int shoal_unit_dim(const shoal_shape *s)
+{
+  return s->ndim == 2;
+}
+/* What a node does with the units of its inputs (spaces.c). */
 typedef enum {
-  SHOAL_UNITS_KEEP, /* unit i of its output is made of unit i of each input */
+  SHOAL_UNITS_KEEP, /* unit i of its output is made of unit i of each input; of attention a unit is one head or several */
   SHOAL_UNITS_MAKE, /* reads all, and its outputs are new ones, each alike */
   SHOAL_UNITS_WHOLE /* reads all, and needs all of them: they are never partitioned, nor is its output */
 } shoal_units;

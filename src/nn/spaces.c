@@ -10,6 +10,13 @@
  * Nodes merged with the input or the logits are never partitioned: space -1.  So are the inputs and the output of what
  * needs all of its units, such as a convolution of a few groups, a reshape, or learned numbers.
  *
+ * Of tokens, [tokens, width], units lie along the width.  Those of attention are its heads: queries, keys, values and what it gives
+ * share a space.  What a residual stream adds to is merged with embedding and places, and so is whole:
+ *
+ *   norm --+-- query --.                                         space A: query key value heads, a unit for each head
+ *          +-- key   --+-- heads -- c_proj -- add                space B: c_fc gelu
+ *          '-- value --'                                         whole: norm, c_proj, add, the rest of the stream
+ *
  * A unit may cover several indices of a layer: after FLATTEN a unit is a channel with h*w consecutive values.  The size
  * of a space is the greatest common divisor of the widths of its layers; in a layer of width D a unit is D / size
  * consecutive values. */
@@ -43,16 +50,17 @@ static int64_t gcd(int64_t a, int64_t b)
   return a;
 }
 
-/* A linear over the last of several dimensions keeps dimension 0.  A depthwise convolution keeps channels apart; one of fewer
- * groups has none to draw from that would leave its groups alike. */
+/* A linear over the last of three dimensions keeps the first, channels.  What is flattened token after token has no unit in one
+ * piece.  A depthwise convolution keeps channels apart; one of fewer groups has none to draw from that would leave its groups
+ * alike. */
 shoal_units shoal_node_units(const shoal_model *m, const shoal_node *n)
 {
   const shoal_shape *in = shoal_value_shape(m, n->in[0]);
-  if (n->kind == SHOAL_OP_LINEAR) return in->ndim == 1 ? SHOAL_UNITS_MAKE : SHOAL_UNITS_KEEP;
+  if (n->kind == SHOAL_OP_LINEAR) return in->ndim <= 2 ? SHOAL_UNITS_MAKE : SHOAL_UNITS_KEEP;
+  if (n->kind == SHOAL_OP_FLATTEN && in->ndim == 2) return SHOAL_UNITS_WHOLE;
   if (n->kind == SHOAL_OP_MUL && shoal_value_shape(m, n->in[1])->dim[0] != in->dim[0]) return SHOAL_UNITS_WHOLE;
   if (n->kind == SHOAL_OP_SLICE || n->kind == SHOAL_OP_CONCAT || n->kind == SHOAL_OP_RESHAPE ||
-      n->kind == SHOAL_OP_TRANSPOSE || n->kind == SHOAL_OP_PARAMETER || n->kind == SHOAL_OP_EMBEDDING ||
-      n->kind == SHOAL_OP_ATTENTION)
+      n->kind == SHOAL_OP_TRANSPOSE || n->kind == SHOAL_OP_PARAMETER || n->kind == SHOAL_OP_EMBEDDING)
     return SHOAL_UNITS_WHOLE;
   if (n->kind != SHOAL_OP_CONV) return SHOAL_UNITS_KEEP;
   if (n->groups == 1) return SHOAL_UNITS_MAKE;
@@ -77,8 +85,10 @@ static void join(const shoal_model *m, int *parent, int64_t *size)
   }
   unite(parent, m->nodes - 1, outside);
   for (int i = 0; i < m->nodes; i++) {
+    const shoal_node *n = &m->node[i];
     int root = find(parent, i);
-    if (makes_units(m, &m->node[i])) size[root] = gcd(size[root], m->node[i].out.dim[0]);
+    if (makes_units(m, n)) size[root] = gcd(size[root], n->out.dim[shoal_unit_dim(&n->out)]);
+    if (n->kind == SHOAL_OP_ATTENTION) size[root] = gcd(size[root], n->heads);
   }
 }
 

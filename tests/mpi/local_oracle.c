@@ -48,8 +48,8 @@ static void open_block(network *w, const shoal_local_block *u, shoal_head kind, 
   shoal_model *head = NULL;
   bool last = u->last == w->model->units;
   if (!last)
-    REQUIRE(shoal_head_build(kind, &w->model->node[last_node(w->model, u->last - 1)].out, w->model->classes, &head) ==
-                SHOAL_OK,
+    REQUIRE(shoal_head_build(kind, &w->model->node[last_node(w->model, u->last - 1)].out, w->model->classes,
+                             shoal_model_labels(w->model), &head) == SHOAL_OK,
             "head");
   REQUIRE(shoal_model_slice(w->model, u->first, u->last, head, &b->model) == SHOAL_OK, "slice");
   shoal_model_destroy(head);

@@ -10,7 +10,7 @@ import re
 import h5py
 import numpy as np
 import pytest
-from harness import ROOT, arrays, assert_equal, assert_one_error, metrics, newest, said, sampled, sets, shoal, train
+from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, random_source, said, sampled, sets, shoal, train
 
 METHODS = {
     "sync": [],
@@ -128,8 +128,8 @@ def test_network_text(tmp_path, monkeypatch):
     assert float(last["test_acc"]) == pytest.approx((p.argmax(1) == after).mean(), abs=1e-6)
     told = re.search(r"perplexity ([\d.]+), ([\d.]+) bits per byte\n", said_of_one)
     assert [float(x) for x in told.groups()] == pytest.approx([np.exp(loss), loss / np.log(2)], rel=1e-3), said_of_one
-    r = train(2, "ist", *data, *sets(method__name="ist", model__file="net.yaml"), code=2)
-    assert_one_error(r, "model net has no hidden units")
+    r = train(4, "ist", *data, *sets(method__name="ist", model__file="net.yaml", data__global_batch=12), code=2)
+    assert_one_error(r, "layer q of model net has 3 heads and cannot be cut into 4 subnets: use at most 3 ranks or more heads")
     local = [*base, *sets(method__name="local", optim__lr=0.1), *METHODS["local"]]
     train(2, "blocks", *local)
     train(2, "blocks2", *local, *sets(run__steps=7))
@@ -138,6 +138,23 @@ def test_network_text(tmp_path, monkeypatch):
     assert float(metrics("blocks")[-1]["test_loss"]) < 4.5, metrics("blocks")
     r = train(1, "odd", *base, *sets(model__heads=5), code=2)
     assert_one_error(r, "model.width is 12 and model.heads 5: the width must be a multiple of the heads")
+
+
+TRANSFORMERS = {"gpt": sets(model__name="gpt", data__file="text.h5", data__context=8, data__global_batch=14),
+                "vit": sets(model__name="vit", model__patch=7, data__file="glyphs.h5", data__global_batch=10)}
+
+
+@pytest.mark.parametrize("method, model", [(m, t) for m in METHODS for t in (TRANSFORMERS if FULL else random_source(m).sample(sorted(TRANSFORMERS), 1))])
+def test_network_transformers(glyphs, method, model):
+    """A small transformer under every method on 2 ranks: stopped in the middle it goes on with the same bits."""
+    glyphs(80, 40)
+    shoal(*"data synth text -o text.h5 --train 900 --test 200".split())
+    base = [*TRANSFORMERS[model], *METHODS[method], *sets(method__name=method, model__width=12, model__heads=4, model__depth=2, optim__lr=0.02, run__epochs=2)]
+    train(2, "whole", *base)
+    train(2, "parts", *base, "--allow-faults", *sets(fault__stop_step=3, fault__rank=1), code=75)
+    train(2, "parts", *base)
+    assert_equal(newest("whole"), newest("parts"), f"{method} goes on otherwise than it began", "model/", "replica/")
+    assert float(metrics("whole")[-1]["test_loss"]) < {"gpt": 5.7, "vit": 3}[model], "of 256 bytes, of 10 classes"
 
 
 def test_network_refused(glyphs):

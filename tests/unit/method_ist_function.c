@@ -40,9 +40,10 @@ static void open_part(rig *small, const cuts *c, int s, const rig *whole, shoal_
 }
 
 /* A subnet computes what the network computes with all other hidden units masked to zero. */
-static void check_function(const char *options, const shoal_shape *input)
+static void check_function(const char *name, const char *options, const shoal_shape *input)
 {
-  shoal_model *m = rig_model("mlp", options, input, 4);
+  shoal_model *m = rig_model(name, options, input, 4);
+  const size_t n = (size_t)(BATCH * m->classes * shoal_model_labels(m));
   cuts c = cut(m, (shoal_ist_options){ .parts = 3, .seed = 4 });
   for (int s = 0; s < 3; s++) {
     rig full, small;
@@ -53,8 +54,7 @@ static void check_function(const char *options, const shoal_shape *input)
     rig_forward(&full);
     rig_forward(&small);
     float *a = rig_output(&full, m->nodes - 1), *b = rig_output(&small, c.part[s]->nodes - 1);
-    CHECK_BYTES(a, b, (size_t)(BATCH * m->classes) * sizeof *a, "%s, part %d: error %g", options, s,
-                rig_difference(b, a, (size_t)(BATCH * m->classes)));
+    CHECK_BYTES(a, b, n * sizeof *a, "%s, part %d: error %g", options, s, rig_difference(b, a, n));
     free(a);
     free(b);
     rig_close(&full);
@@ -315,9 +315,11 @@ static void check_theory(void)
 
 int main(void)
 {
-  check_function("model.widths=[11,7]", &SHOAL_SHAPE(5));
-  check_function("model.widths=[11,9,7] model.norm=batch", &SHOAL_SHAPE(5));
-  check_function("model.widths=[12,8] model.activation=gelu", &SHOAL_SHAPE(2, 3, 3));
+  check_function("mlp", "model.widths=[11,7]", &SHOAL_SHAPE(5));
+  check_function("mlp", "model.widths=[11,9,7] model.norm=batch", &SHOAL_SHAPE(5));
+  check_function("mlp", "model.widths=[12,8] model.activation=gelu", &SHOAL_SHAPE(2, 3, 3));
+  check_function("gpt", "model.width=12 model.heads=4 model.depth=2", &SHOAL_SHAPE(5));
+  check_function("vit", "model.width=9 model.heads=3 model.depth=1 model.patch=2", &SHOAL_SHAPE(2, 4, 4));
   check_gradients();
   check_mean("model.widths=[13]");
   check_mean("model.widths=[12] model.norm=batch"); /* with given statistics */

@@ -377,6 +377,9 @@ int main(void)
   check_model("mlp", "model.widths=[25,30]", &SHOAL_SHAPE(5));
   check_model("vgg16", "model.width=0.08", &image);
   check_model("resnet20", "", &small);
+  const char *transformer = "model.width=10 model.heads=5 model.depth=1";
+  check_model("gpt", transformer, &SHOAL_SHAPE(3));
+  check_model("vit", transformer, &small);
   const char *const hand[] = { "wide", "chain", "branches", "groups" };
   for (int i = 0; i < 4; i++) {
     shoal_model *m = rig_network(hand[i]);

@@ -139,6 +139,7 @@ int main(void)
   check_model("vgg16", "model.width=0.05 model.batch_norm=false", 32);
   check_model("resnet20", "", 8);
   check_model("resnet18", "", 8);
+  check_model("vit", "model.width=6 model.heads=2 model.depth=3", 8);
   check_count();
   check_measure();
   return check_done();

@@ -7,7 +7,7 @@
 static shoal_model *head(shoal_head kind, const shoal_shape *input, int64_t classes)
 {
   shoal_model *h = NULL;
-  REQUIRE(shoal_head_build(kind, input, classes, &h) == SHOAL_OK, "head %s", shoal_head_name(kind));
+  REQUIRE(shoal_head_build(kind, input, classes, 1, &h) == SHOAL_OK, "head %s", shoal_head_name(kind));
   return h;
 }
 
@@ -68,15 +68,17 @@ static void check_flat(void)
   CHECK_STR(h->name, "mlp-sr");
   shoal_model_destroy(h);
   h = NULL;
-  CHECK_STATUS(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3, 3, 3), 7, &h), SHOAL_ERR_ARG, "four dimensions");
+  CHECK_STATUS(shoal_head_build(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(3, 3, 3, 3), 7, 1, &h), SHOAL_ERR_ARG, "four dimensions");
   CHECK(!h);
   CHECK_EQ(shoal_head_from_name("mlp"), SHOAL_HEADS, "unknown name");
 }
 
 /* A head is a network: every gradient against differences of the loss, on planes of any size, also odd ones. */
-static void check_gradients(shoal_head kind, const shoal_shape *input)
+static void check_gradients(shoal_head kind, const shoal_shape *input, int64_t labels)
 {
-  shoal_model *h = head(kind, input, 5);
+  shoal_model *h = NULL;
+  REQUIRE(shoal_head_build(kind, input, 5, labels, &h) == SHOAL_OK, "head %s", shoal_head_name(kind));
+  CHECK_EQ(shoal_model_labels(h), labels, "of a sample");
   rig r;
   char what[64];
   snprintf(what, sizeof what, "%s on %d dimensions, side %d", shoal_head_name(kind), input->ndim, (int)input->dim[1]);
@@ -159,11 +161,13 @@ int main(void)
   check_table();
   check_nokland();
   check_flat();
-  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(4, 8, 8));
-  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(3, 14, 14));
-  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(5, 4, 7));
-  check_gradients(SHOAL_HEAD_NOKLAND, &SHOAL_SHAPE(90, 7, 7));
-  check_gradients(SHOAL_HEAD_LINEAR, &SHOAL_SHAPE(6, 5, 5));
+  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(4, 8, 8), 1);
+  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(3, 14, 14), 1);
+  check_gradients(SHOAL_HEAD_MLP_SR, &SHOAL_SHAPE(5, 4, 7), 1);
+  check_gradients(SHOAL_HEAD_NOKLAND, &SHOAL_SHAPE(90, 7, 7), 1);
+  check_gradients(SHOAL_HEAD_LINEAR, &SHOAL_SHAPE(6, 5, 5), 1);
+  check_gradients(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(4, 6), 4); /* of tokens: a label for each, one for all */
+  check_gradients(SHOAL_HEAD_AUTO, &SHOAL_SHAPE(4, 6), 1);
   check_zero_start();
   check_join();
   return check_done();

@@ -1,6 +1,6 @@
 /* Independent subnets, the pure part: what is dealt to which part, the homes, and message layouts.
  *
- *   plan    what can be dealt: hidden units (channels) of the spaces, or residual blocks; fixed for a run
+ *   plan    what can be dealt: hidden units (channels, heads) of the spaces, or residual blocks; fixed for a run
  *   deal    one round: which part holds which units or blocks
  *   home    the rank that stores an element between rounds: exactly one for every element of the model
  *   view    one rank's side of one round: offsets in its arena and in its store, message sizes

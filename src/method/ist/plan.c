@@ -7,6 +7,9 @@
  *   W3 [c, h2]    columns of space 2                       home: the unit's                    SHOAL_IST_COLS
  *   b3 [c]        not cut                                  each rank is home to a slice        SHOAL_IST_SLICE
  *
+ * Of a transformer heads and units of its two layers are dealt: rows of queries, keys, values and of the first layer, columns of
+ * the projections behind them.  All else is whole, shared and averaged: the residual stream, its norms, embedding, places.
+ *
  * Home of unit u of a space is the rank whose contiguous slice of that space holds u (layout B of the release). */
 #include "base/mem.h"
 #include "method/ist/ist.h"
@@ -15,11 +18,16 @@
 
 /* ---- units ---- */
 
-static const char *layer_of_space(const shoal_model *m, int space)
+static const char *layer_of_space(const shoal_model *m, int space, bool *heads)
 {
-  for (int i = 0; i < m->nodes; i++)
-    if (m->node[i].space == space && m->node[i].weight[0] >= 0) return m->node[i].name;
-  return "?";
+  const char *name = NULL;
+  *heads = false;
+  for (int i = 0; i < m->nodes; i++) {
+    if (m->node[i].space != space) continue;
+    *heads |= m->node[i].kind == SHOAL_OP_ATTENTION;
+    if (!name && m->node[i].weight[0] >= 0) name = m->node[i].name;
+  }
+  return name ? name : "?";
 }
 
 static shoal_status check_units(const shoal_ist_plan *p)
@@ -29,13 +37,15 @@ static shoal_status check_units(const shoal_ist_plan *p)
       m->spaces > 0, SHOAL_ERR_USAGE,
       "model %s has no hidden units to deal to subnets: give it a hidden layer, or train it with another method",
       m->name);
-  for (int space = 0; space < m->spaces; space++)
-    SHOAL_CHECK(
-        m->space_size[space] >= p->o.parts, SHOAL_ERR_USAGE,
-        "layer %s of model %s has %lld unit%s and cannot be cut into %d subnets: use at most %lld rank%s or a wider "
-        "layer",
-        layer_of_space(m, space), m->name, (long long)m->space_size[space], m->space_size[space] == 1 ? "" : "s",
-        p->o.parts, (long long)m->space_size[space], m->space_size[space] == 1 ? "" : "s");
+  for (int space = 0; space < m->spaces; space++) {
+    bool heads;
+    const char *name = layer_of_space(m, space, &heads), *many = m->space_size[space] == 1 ? "" : "s";
+    long long size = (long long)m->space_size[space];
+    SHOAL_CHECK(size >= p->o.parts, SHOAL_ERR_USAGE,
+                "layer %s of model %s has %lld %s%s and cannot be cut into %d subnets: use at most %lld rank%s or %s",
+                name, m->name, size, heads ? "head" : "unit", many, p->o.parts, size, many,
+                heads ? "more heads" : "a wider layer");
+  }
   return SHOAL_OK;
 }
 

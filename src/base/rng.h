@@ -21,8 +21,9 @@ typedef enum {
   SHOAL_RNG_METHOD = 6,  /* of a method: partners, partitions, geometric step counts */
   SHOAL_RNG_ROUND = 7,   /* stochastic rounding */
   SHOAL_RNG_TEST = 8,
-  SHOAL_RNG_SPLIT = 9,  /* which samples of an import are the test split */
-  SHOAL_RNG_SURVEY = 10 /* where a large data set without statistics is looked at */
+  SHOAL_RNG_SPLIT = 9,    /* which samples of an import are the test split */
+  SHOAL_RNG_SURVEY = 10,  /* where a large data set without statistics is looked at */
+  SHOAL_RNG_GENERATE = 11 /* tokens drawn from a network: index = how many were drawn before */
 } shoal_rng_purpose;
 
 typedef struct {

@@ -86,6 +86,22 @@ void shoal_network_close(shoal_network *n)
   *n = (shoal_network){ 0 };
 }
 
+shoal_status shoal_forward_open(const shoal_network *n, int threads, shoal_forward *out)
+{
+  SHOAL_TRY(shoal_backend_open("cpu", threads, &out->backend));
+  SHOAL_TRY(shoal_params_create_forward(out->backend, n->model, &out->params));
+  SHOAL_TRY(shoal_weights_read(out->backend, n->model, n->ckpt, out->params));
+  return shoal_plans_create(out->backend, n->model, &out->plans);
+}
+
+void shoal_forward_close(shoal_forward *f)
+{
+  shoal_plans_destroy(f->plans);
+  if (f->backend) shoal_params_destroy(f->backend, f->params);
+  shoal_backend_close(f->backend);
+  *f = (shoal_forward){ 0 };
+}
+
 /* ---- changes ---- */
 
 /* Lines of `a` that are not among those of `b`: the layers that differ, since each has a line of its own. */

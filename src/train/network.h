@@ -26,6 +26,15 @@ shoal_status shoal_network_open(const char *path, shoal_network *out);
 void shoal_network_close(shoal_network *n);
 /** The model of a checkpoint: by the text in it, or by the options it was trained with.  ERR_UNSUPPORTED as open. */
 shoal_status shoal_network_build(const shoal_ckpt *c, shoal_model **out);
+/* What forward passes of a network need, on backend cpu. */
+typedef struct {
+  shoal_backend *backend;
+  shoal_params *params;
+  shoal_plans *plans;
+} shoal_forward;
+/** @param out  zeroed by the caller; after an error call close.  The network is borrowed until then. */
+shoal_status shoal_forward_open(const shoal_network *n, int threads, shoal_forward *out);
+void shoal_forward_close(shoal_forward *f);
 /** `shoal ckpt export`: the model alone.  NAME.onnx and NAME.safetensors as foreign.h says, NAME.h5 and NAME.hdf5 as HDF5 (ckpt.h), with its
  *  layers.  ERR_USAGE for other names. */
 shoal_status shoal_network_export(const char *path, const char *out);
@@ -48,6 +57,22 @@ typedef struct {
 /** `shoal predict`: the class and the probabilities of every sample of a split into a file, the confusion table and the accuracy to
  *  `summary`.  Inputs are normalised as the model has learnt to see them.  Classes are matched by their names where model and
  *  data have names; a label that the model does not know counts for nothing.
+ *  Of a network that reads text the loss of a split per token, perplexity and accuracy; `out` must be NULL then.
  *  @return ERR_USAGE if samples of the data do not have the shape of the model's input */
 shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary);
+/* text.c: shoal_predict of a network that reads text. */
+shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, FILE *summary);
+
+typedef struct {
+  const char *model; /* run folder or checkpoint */
+  const char *
+      prompt; /* text where the vocabulary is of 256, bytes; else numbers of tokens with blanks between; NULL: one token */
+  int64_t count;      /* tokens to draw */
+  double temperature; /* of softmax(logits / temperature); 0: the most likely token */
+  uint64_t seed;
+  int threads;
+} shoal_generate_args;
+/** `shoal predict --generate`: the prompt and the tokens drawn after it to `out`: a function of the checkpoint, the prompt, temperature
+ *  and seed.  ERR_USAGE for a network that reads no text, or an empty prompt; ERR_UNSUPPORTED if attention is not causal. */
+shoal_status shoal_generate(const shoal_generate_args *a, FILE *out);
 #endif

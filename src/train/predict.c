@@ -25,9 +25,7 @@ enum { NAME = 48, WIDEST_TABLE = 16, MOST_MISTAKES = 10 };
 
 typedef struct {
   shoal_network network;
-  shoal_backend *backend;
-  shoal_params *params;
-  shoal_plans *plans;
+  shoal_forward forward;
   shoal_dataset *set;
   shoal_loader *loader;
   shoal_split split;
@@ -50,10 +48,8 @@ static void close_predictor(predictor *p)
 {
   shoal_loader_destroy(p->loader);
   shoal_dataset_close(p->set);
-  shoal_plans_destroy(p->plans);
-  if (p->backend) shoal_params_destroy(p->backend, p->params);
+  shoal_forward_close(&p->forward);
   shoal_network_close(&p->network);
-  shoal_backend_close(p->backend);
   shoal_texts_free(&p->names);
   shoal_texts_free(&p->labels);
   free(p->class_of);
@@ -119,9 +115,8 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   const shoal_data_info *info = shoal_dataset_info(p->set);
   SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
                                    trained->feature_names));
-  SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT && !shoal_model_reads_tokens(p->network.model), SHOAL_ERR_UNSUPPORTED,
-              "%s: predictions of text are not written yet; a run's metrics.csv has loss and accuracy per token",
-              shoal_dataset_path(p->set));
+  SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_USAGE, "%s is text, and model %s reads none",
+              shoal_dataset_path(p->set), p->network.model->name);
   SHOAL_TRY(check_shape(p));
   shoal_dataset_scale(p->set, &scales, &mean, &std);
   SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE,
@@ -142,14 +137,9 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
 
 static shoal_status open_predictor(const shoal_predict_args *a, predictor *p)
 {
-  SHOAL_TRY(shoal_network_open(a->model, &p->network));
-  const shoal_model *m = p->network.model;
-  p->classes = m->classes;
+  p->classes = p->network.model->classes;
   SHOAL_TRY(open_data(a, p));
-  SHOAL_TRY(shoal_backend_open("cpu", a->threads, &p->backend));
-  SHOAL_TRY(shoal_params_create_forward(p->backend, m, &p->params));
-  SHOAL_TRY(shoal_weights_read(p->backend, m, p->network.ckpt, p->params));
-  SHOAL_TRY(shoal_plans_create(p->backend, m, &p->plans));
+  SHOAL_TRY(shoal_forward_open(&p->network, a->threads, &p->forward));
   SHOAL_TRY(SHOAL_ALLOC(p->n, &p->label));
   SHOAL_TRY(SHOAL_ALLOC(p->n, &p->predicted));
   SHOAL_TRY(SHOAL_ALLOC(p->n * (uint64_t)p->classes, &p->probability));
@@ -204,8 +194,8 @@ static shoal_status predict(predictor *p)
     SHOAL_TRY(shoal_loader_next(p->loader, &b));
     if (!b) return SHOAL_OK;
     if (p->bad.n == 0) p->bad = b->bad;
-    SHOAL_TRY(shoal_plans_get(p->plans, b->n, SHOAL_PLAN_EVAL, &plan));
-    SHOAL_TRY(shoal_plan_forward(plan, p->params, NULL, b->x, NULL, 0, NULL));
+    SHOAL_TRY(shoal_plans_get(p->forward.plans, b->n, SHOAL_PLAN_EVAL, &plan));
+    SHOAL_TRY(shoal_plan_forward(plan, p->forward.params, NULL, b->x, NULL, 0, NULL));
     SHOAL_TRY(shoal_plan_output(plan, last, p->probability + at * (uint64_t)p->classes));
     for (int64_t i = 0; i < b->n; i++) {
       int32_t class = b->y[i] < 0 ? -1 : p->class_of[b->y[i]];
@@ -555,7 +545,13 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
   SHOAL_CHECK(!a->out || csv || ends_with(a->out, ".h5"), SHOAL_ERR_USAGE,
               "-o %s: name it .csv or .h5, which says the format", a->out);
   if (a->out) SHOAL_TRY(shoal_expect_folder(a->out));
-  shoal_status st = open_predictor(a, &p);
+  shoal_status st = shoal_network_open(a->model, &p.network);
+  if (st == SHOAL_OK && shoal_model_reads_tokens(p.network.model)) {
+    st = shoal_predict_text(a, &p.network, summary);
+    shoal_network_close(&p.network);
+    return st;
+  }
+  if (st == SHOAL_OK) st = open_predictor(a, &p);
   if (st == SHOAL_OK && a->out) st = shoal_expect_room(a->out, "the predictions", least_bytes(&p, csv));
   if (st == SHOAL_OK) st = predict(&p);
   if (st == SHOAL_OK && a->out) st = csv ? write_csv(&p, a->out) : write_h5(&p, a->out);

@@ -6,11 +6,12 @@ run of the name, under every method.
 import json
 import os
 import re
+import subprocess
 
 import h5py
 import numpy as np
 import pytest
-from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, random_source, said, sampled, sets, shoal, train
+from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, program, random_source, said, sampled, sets, shoal, train
 
 METHODS = {
     "sync": [],
@@ -128,6 +129,19 @@ def test_network_text(tmp_path, monkeypatch):
     assert float(last["test_acc"]) == pytest.approx((p.argmax(1) == after).mean(), abs=1e-6)
     told = re.search(r"perplexity ([\d.]+), ([\d.]+) bits per byte\n", said_of_one)
     assert [float(x) for x in told.groups()] == pytest.approx([np.exp(loss), loss / np.log(2)], rel=1e-3), said_of_one
+    of_text = json.loads(shoal("predict", "runs/one", "text.h5", "--json").stdout)
+    assert (of_text["tokens"], of_text["split"], of_text["without_prediction"]) == (8 * n, "test", 0), of_text
+    assert [of_text[k] for k in ("loss", "perplexity", "bits")] == pytest.approx([loss, np.exp(loss), loss / np.log(2)], rel=1e-5), of_text
+    draw = lambda *options: subprocess.check_output([program(), "predict", "runs/one", "--prompt", "it", *options])[:-1]
+    drawn = [draw("--generate", "300", "--seed", s) for s in "112"]
+    assert drawn[0] == drawn[1] != drawn[2] and drawn[0].startswith(b"it"), drawn
+    told = list(draw("--generate", "12", "--temperature", "0"))
+    with h5py.File("one.h5") as model:
+        for k in range(2, 14):  # what lies behind the last token of a window changes nothing
+            window = told[max(k - 8, 0):k]
+            p = predict["predict"](model, np.array([window + [0] * (8 - len(window))])).reshape(8, -1)
+            assert told[k] == p[len(window) - 1].argmax(), (told, k)
+    assert len(told) == 14, told
     r = train(4, "ist", *data, *sets(method__name="ist", model__file="net.yaml", data__global_batch=12), code=2)
     assert_one_error(r, "layer q of model net has 3 heads and cannot be cut into 4 subnets: use at most 3 ranks or more heads")
     local = [*base, *sets(method__name="local", optim__lr=0.1), *METHODS["local"]]

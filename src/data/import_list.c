@@ -51,7 +51,8 @@ static shoal_status refuse_contents(const char *folder, const char *patterns, co
     shoal_str_add(&s, "%s%s", i ? ", " : "; it has ",
                   i < SHOWN ? shoal_show(shoal_path_base(inside->at[i]), name, sizeof name) : "...");
   bool pickled = false;
-  for (size_t i = 0; i < inside->n && strstr(patterns, ".bin"); i++) {
+  const bool binary = patterns && strstr(patterns, ".bin");
+  for (size_t i = 0; i < inside->n && binary; i++) {
     const char *base = shoal_path_base(inside->at[i]);
     pickled |= strcmp(base, "batches.meta") == 0 || (strcmp(base, "meta") == 0);
   }

@@ -167,7 +167,7 @@ struct shoal_backend {
 typedef enum {
   SHOAL_PRODUCTS_F32,
   SHOAL_PRODUCTS_TF32, /* cuda: 10 bits of mantissa */
-  SHOAL_PRODUCTS_BF16  /* cuda: 7 bits of mantissa; convolutions: TF32 */
+  SHOAL_PRODUCTS_BF16  /* cuda: 7 bits of mantissa; so may the results of convolutions be, before bias and relu */
 } shoal_products;
 typedef struct {
   const char *name; /* "ref", "cpu" or "cuda" */

@@ -140,8 +140,9 @@ static const shoal_option run_options[] = {
     "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
     "Lavin and Gray, CVPR 2016" },
   { "cuda.products", SHOAL_OPT_ENUM, "f32", NULL, "f32|tf32|bf16",
-    "To what a GPU may round the factors of products: f32 not at all, tf32 to 10 bits of mantissa, also those of "
-    "convolutions, bf16 to 7 bits, and those of convolutions as tf32. Sums, weights and activations stay f32.",
+    "To what a GPU may round the factors of products, also those of convolutions: f32 not at all, tf32 to 10 bits of "
+    "mantissa, bf16 to 7 bits, to which results of convolutions are rounded, too. Sums, weights and activations stay "
+    "f32.",
     "NVIDIA, A100 whitepaper, 2020; Kalamkar et al., 2019", .when = "device=cuda|auto" },
   { "fault.rank", SHOAL_OPT_INT, "0", NULL, "[0,inf)", "Fault hooks act on this rank (with --allow-faults).", NULL },
   { "fault.stop_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: send USR1 to the rank when this step begins.",

@@ -113,7 +113,7 @@ CONTRACT(globalpool_back, r.reads(a.dy, a.n / a.plane); r.writes(a.dx, a.n);)
 
 #define WINDOWS(k)                                                                                                     \
   const size_t in = (size_t)(k.planes * k.h * k.w), all = (size_t)(k.planes * k.kernel[0] * k.kernel[1] * k.p * k.q)
-CONTRACT(patches, WINDOWS(a.k); r.reads(a.x, in); r.writes(a.y, all);)
+CONTRACT(patches, WINDOWS(a.k); r.reads(a.x, in); r.writes(a.y, all); r.writes(a.y16, all);)
 CONTRACT(patches_back, WINDOWS(a.k); r.reads(a.dy, all); r.writes(a.dx, in);)
 
 /* Rows of all heads. */

@@ -1,8 +1,8 @@
 /* A stand-in for the part of cuDNN that is used: convolutions, computed by the loops of the backend ref.  It insists on what cuDNN
- * wants or may want: tensors at multiples of 16 bytes, a workspace, and only algorithms that give the same bits every time. */
-#include "sim.h"
+ * wants or may want: tensors at multiples of 16 bytes, all of one type, a workspace, and only algorithms that give the same bits
+ * every time.  In bf16 it writes bf16. */
+#include "product.h"
 #include <cstdlib>
-#include <cstring>
 #include <cudnn.h>
 #include <memory>
 extern "C" {
@@ -14,9 +14,11 @@ struct cudnnContext {
   cudaStream_t stream;
 };
 struct cudnnTensorStruct {
+  cudnnDataType_t type;
   int n[4];
 };
 struct cudnnFilterStruct {
+  cudnnDataType_t type;
   int n[4];
 };
 struct cudnnConvolutionStruct {
@@ -44,8 +46,8 @@ bool fits(const problem &p)
   for (int i = 0; i < 2; i++)
     if ((p.x.n[2 + i] + 2 * p.c.pad[i] - (p.w.n[2 + i] - 1) * p.c.dilation[i] - 1) / p.c.stride[i] + 1 != p.y.n[2 + i])
       return false;
-  return p.x.n[0] == p.y.n[0] && p.x.n[1] == p.w.n[1] * p.c.groups && p.y.n[1] == p.w.n[0] &&
-         p.w.n[0] % p.c.groups == 0;
+  return p.x.type == p.w.type && p.x.type == p.y.type && p.x.n[0] == p.y.n[0] && p.x.n[1] == p.w.n[1] * p.c.groups &&
+         p.y.n[1] == p.w.n[0] && p.w.n[0] % p.c.groups == 0;
 }
 
 shoal_shape shape(const int n[4])
@@ -59,34 +61,53 @@ void check_aligned(const char *what, std::initializer_list<const void *> all)
     if (reinterpret_cast<uintptr_t>(p) % 16) sim::mistake("%s: %p is not a multiple of 16", what, p);
 }
 
-/* A rounded copy; empty without. */
-std::vector<float> factors(const float *x, size_t n, bool rounds)
+/* A tensor as floats, rounded to TF32 if products are. */
+std::vector<float> floats(const void *x, size_t n, bool bf16, bool rounds)
 {
-  std::vector<float> out;
-  for (size_t i = 0; rounds && x && i < n; i++) out.push_back(sim::tf32(x[i]));
+  std::vector<float> out(x ? n : 0);
+  for (size_t i = 0; i < out.size(); i++) {
+    out[i] = static_cast<float>(bf16 ? sim::value(static_cast<const uint16_t *>(x) + i)
+                                     : sim::value(static_cast<const float *>(x) + i));
+    if (rounds) out[i] = sim::tf32(out[i]);
+  }
   return out;
+}
+
+void touch(sim::ranges &r, const void *x, size_t n, bool bf16, bool written)
+{
+  const size_t grain = bf16 ? sizeof(uint16_t) : sizeof(float);
+  if (x) r.list.push_back({ x, n * grain, grain, written });
 }
 
 enum which { FORWARD, DATA, FILTER };
 
-cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alpha, const float *beta, const float *x,
-                  const float *w, const float *y, float *out, void *space, size_t bytes)
+cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const void *alpha, const void *beta, const void *x,
+                  const void *w, const void *y, void *out, void *space, size_t bytes)
 {
   static const char *const names[] = { "cudnnConvolutionForward", "cudnnConvolutionBackwardData",
                                        "cudnnConvolutionBackwardFilter" };
-  if (!fits(p) || *alpha != 1 || *beta != 0) return CUDNN_STATUS_BAD_PARAM;
+  const bool bf16 = p.x.type == CUDNN_DATA_BFLOAT16,
+             rounds = !bf16 && p.c.math != CUDNN_FMA_MATH; /* cuDNN's default: TF32 */
+  if (!fits(p) || *static_cast<const float *>(alpha) != 1 || *static_cast<const float *>(beta) != 0)
+    return CUDNN_STATUS_BAD_PARAM;
   if (bytes < workspace) sim::mistake("%s: a workspace of %zu bytes", names[way], bytes);
-  if (p.c.math != CUDNN_FMA_MATH && !getenv("SIMGPU_TF32")) sim::mistake("%s: products in less than f32", names[way]);
+  if (rounds && !getenv("SIMGPU_TF32")) sim::mistake("%s: products in less than f32", names[way]);
+  if (bf16 && p.c.math != CUDNN_TENSOR_OP_MATH) sim::mistake("%s: bf16 without tensor cores", names[way]);
   check_aligned(names[way], { x ? x : out, w ? w : out, y ? y : out, space });
+  const size_t x_n = count(p.x.n), w_n = count(p.w.n), y_n = count(p.y.n),
+               out_n = way == FORWARD ? y_n
+                       : way == DATA  ? x_n
+                                      : w_n;
   sim::ranges r;
-  r.reads(x, count(p.x.n));
-  r.reads(w, count(p.w.n));
-  r.reads(y, count(p.y.n));
-  r.writes(out, count(way == FORWARD ? p.y.n : way == DATA ? p.x.n : p.w.n));
+  touch(r, x, x_n, bf16, false);
+  touch(r, w, w_n, bf16, false);
+  touch(r, y, y_n, bf16, false);
+  touch(r, out, out_n, bf16, true);
   r.writes(static_cast<char *>(space), bytes);
   sim::submit(h->stream, names[way], r, [=] {
     shoal_op op = {};
     shoal_op_args a = {};
+    memset(space, 0xff, bytes); /* it is nobody else's, first and last */
     op.desc.kind = SHOAL_OP_CONV;
     op.desc.in[0] = shape(p.x.n);
     op.desc.out = shape(p.y.n);
@@ -97,16 +118,21 @@ cudnnStatus_t run(cudnnHandle_t h, which way, const problem &p, const float *alp
       op.desc.gap[i] = p.c.dilation[i] - 1;
     }
     op.desc.groups = p.c.groups;
-    op.in_format[0].bytes = count(p.x.n) * sizeof(float);
+    op.in_format[0].bytes = x_n * sizeof(float);
     shoal_ref_plan_conv(&op);
-    const bool rounds = p.c.math != CUDNN_FMA_MATH; /* cuDNN's default: TF32 */
-    const std::vector<float> x_factors = factors(x, count(p.x.n), rounds), w_factors = factors(w, count(p.w.n), rounds),
-                             y_factors = factors(y, count(p.y.n), rounds);
-    a.x[0] = rounds ? x_factors.data() : x;
-    a.w[0] = rounds ? w_factors.data() : w;
-    a.dy = rounds ? y_factors.data() : y;
-    (way == FORWARD ? a.y : way == DATA ? a.dx[0] : a.dw[0]) = out;
+    const std::vector<float> of_x = floats(x, x_n, bf16, rounds), of_w = floats(w, w_n, bf16, rounds),
+                             of_y = floats(y, y_n, bf16, rounds);
+    std::vector<float> result(out_n);
+    a.x[0] = of_x.data();
+    a.w[0] = of_w.data();
+    a.dy = of_y.data();
+    (way == FORWARD ? a.y : way == DATA ? a.dx[0] : a.dw[0]) = result.data();
     (way == FORWARD ? op.forward : way == DATA ? op.backward_data : op.backward_weights)(&op, &a);
+    for (size_t i = 0; i < out_n; i++)
+      if (bf16)
+        static_cast<uint16_t *>(out)[i] = sim::bf16(result[i]);
+      else
+        static_cast<float *>(out)[i] = result[i];
     memset(space, 0xff, bytes);
   });
   return CUDNN_STATUS_SUCCESS;
@@ -156,15 +182,15 @@ DESCRIPTOR(Convolution, cudnnConvolutionDescriptor_t)
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t d, cudnnTensorFormat_t f, cudnnDataType_t t, int n,
                                          int c, int h, int w)
 {
-  if (f != CUDNN_TENSOR_NCHW || t != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
-  *d = { { n, c, h, w } };
+  if (f != CUDNN_TENSOR_NCHW || (t != CUDNN_DATA_FLOAT && t != CUDNN_DATA_BFLOAT16)) return CUDNN_STATUS_NOT_SUPPORTED;
+  *d = { t, { n, c, h, w } };
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t t, cudnnTensorFormat_t f, int k,
                                          int c, int h, int w)
 {
-  if (f != CUDNN_TENSOR_NCHW || t != CUDNN_DATA_FLOAT) return CUDNN_STATUS_NOT_SUPPORTED;
-  *d = { { k, c, h, w } };
+  if (f != CUDNN_TENSOR_NCHW || (t != CUDNN_DATA_FLOAT && t != CUDNN_DATA_BFLOAT16)) return CUDNN_STATUS_NOT_SUPPORTED;
+  *d = { t, { k, c, h, w } };
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int u, int v,
@@ -217,18 +243,14 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t h, const void *alpha, cudnnT
                                       cudnnConvolutionFwdAlgo_t, void *space, size_t bytes, const void *beta,
                                       cudnnTensorDescriptor_t yd, void *y)
 {
-  return run(h, FORWARD, { *xd, *yd, *wd, *c }, static_cast<const float *>(alpha), static_cast<const float *>(beta),
-             static_cast<const float *>(x), static_cast<const float *>(w), nullptr, static_cast<float *>(y), space,
-             bytes);
+  return run(h, FORWARD, { *xd, *yd, *wd, *c }, alpha, beta, x, w, nullptr, y, space, bytes);
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t h, const void *alpha, cudnnFilterDescriptor_t wd,
                                            const void *w, cudnnTensorDescriptor_t yd, const void *dy,
                                            cudnnConvolutionDescriptor_t c, cudnnConvolutionBwdDataAlgo_t, void *space,
                                            size_t bytes, const void *beta, cudnnTensorDescriptor_t xd, void *dx)
 {
-  return run(h, DATA, { *xd, *yd, *wd, *c }, static_cast<const float *>(alpha), static_cast<const float *>(beta),
-             nullptr, static_cast<const float *>(w), static_cast<const float *>(dy), static_cast<float *>(dx), space,
-             bytes);
+  return run(h, DATA, { *xd, *yd, *wd, *c }, alpha, beta, nullptr, w, dy, dx, space, bytes);
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha, cudnnTensorDescriptor_t xd,
                                              const void *x, cudnnTensorDescriptor_t yd, const void *dy,
@@ -236,8 +258,6 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t h, const void *alpha,
                                              void *space, size_t bytes, const void *beta, cudnnFilterDescriptor_t wd,
                                              void *dw)
 {
-  return run(h, FILTER, { *xd, *yd, *wd, *c }, static_cast<const float *>(alpha), static_cast<const float *>(beta),
-             static_cast<const float *>(x), nullptr, static_cast<const float *>(dy), static_cast<float *>(dw), space,
-             bytes);
+  return run(h, FILTER, { *xd, *yd, *wd, *c }, alpha, beta, x, nullptr, dy, dw, space, bytes);
 }
 }

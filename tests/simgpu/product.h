@@ -19,6 +19,15 @@ inline double value(const uint16_t *x) /* bf16 */
   return static_cast<double>(f);
 }
 
+inline uint16_t bf16(float x) /* to the nearest, halves to even */
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (x != x) return 0x7fc0;
+  const uint32_t rest = bits & 0xffff, whole = bits >> 16;
+  return static_cast<uint16_t>(whole + (rest > 0x8000 || (rest == 0x8000 && whole & 1)));
+}
+
 /* A of op(A) [m, k], B of op(B) [k, n]; f32 or bf16. */
 template <class T> struct product {
   bool at, bt;

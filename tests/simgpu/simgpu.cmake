@@ -85,14 +85,18 @@ foreach(seed IN LISTS seeds)
   set_property(TEST unit.tensor.cuda.${seed} APPEND PROPERTY ENVIRONMENT SIMGPU_SEED=${seed})
 endforeach()
 if(SHOAL_WITH_CUDNN) # and its convolutions where cuDNN cannot be loaded
-  add_test(NAME unit.tensor.cuda.conv COMMAND unit.tensor.ref cuda 1 conv)
-  set_tests_properties(unit.tensor.cuda.conv PROPERTIES TIMEOUT 300 ENVIRONMENT LD_LIBRARY_PATH=${SIMGPU_FOLDER}/without_cudnn:${SIMGPU_FOLDER}
-    LABELS "unit;simgpu;noasan")
+  foreach(products f32 bf16)
+    set(test unit.tensor.cuda.patches_${products})
+    add_test(NAME ${test} COMMAND unit.tensor.ref cuda 1 conv ${products})
+    set_tests_properties(${test} PROPERTIES TIMEOUT 300 ENVIRONMENT LD_LIBRARY_PATH=${SIMGPU_FOLDER}/without_cudnn:${SIMGPU_FOLDER}
+      LABELS "unit;simgpu;noasan")
+  endforeach()
 endif()
-foreach(products tf32 bf16) # of factors that are rounded
-  add_test(NAME unit.tensor.cuda.${products} COMMAND unit.tensor.ref cuda 1 linear ${products})
-  set_tests_properties(unit.tensor.cuda.${products} PROPERTIES TIMEOUT 300 LABELS unit)
-  shoal_on_simgpu(unit.tensor.cuda.${products})
+foreach(what linear_tf32 linear_bf16 conv_bf16) # of factors that are rounded
+  string(REPLACE _ ";" topic ${what})
+  add_test(NAME unit.tensor.cuda.${what} COMMAND unit.tensor.ref cuda 1 ${topic})
+  set_tests_properties(unit.tensor.cuda.${what} PROPERTIES TIMEOUT 300 LABELS unit)
+  shoal_on_simgpu(unit.tensor.cuda.${what})
 endforeach()
 shoal_add_test(unit.tensor.cuda_own SOURCES simgpu/cuda_own.c LINK shoal_tensor CUDA::cudart ${CMAKE_DL_LIBS} LABELS unit)
 add_dependencies(unit.tensor.cuda_own simgpu)

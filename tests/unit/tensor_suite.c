@@ -1,5 +1,5 @@
 /* One suite for every backend:  unit.tensor.suite BACKEND [THREADS] [TOPIC] [PRODUCTS]; topics linear and conv are the operations
- * of that kind, which PRODUCTS (tf32, bf16) are for.
+ * of that kind, which PRODUCTS (f32, tf32, bf16) are for.
  * A backend passes when it computes what ref computes; ref when it agrees with finite differences and with numbers
  * that another framework computed.  Exit 77 where the backend is not built in, or its device is missing. */
 #include "base/clock.h"
@@ -50,7 +50,8 @@ int main(int argc, char **argv)
   for (size_t i = shoal_backend_names(&names); i-- > 0;) built_in = built_in || strcmp(names[i], name) == 0;
   if (!built_in) CHECK_SKIP("backend %s is not built in", name);
   shoal_backend *b = NULL, *other = NULL;
-  if (argc > 4) products = strcmp(argv[4], "bf16") == 0 ? SHOAL_PRODUCTS_BF16 : SHOAL_PRODUCTS_TF32;
+  if (argc > 4 && strcmp(argv[4], "tf32") == 0) products = SHOAL_PRODUCTS_TF32;
+  if (argc > 4 && strcmp(argv[4], "bf16") == 0) products = SHOAL_PRODUCTS_BF16;
   const shoal_backend_options options = { .name = name, .threads = threads, .products = products };
   if (shoal_backend_open_as(&options, &b) == SHOAL_ERR_DEVICE) CHECK_SKIP("%s", check_error());
   REQUIRE(b, "open %s: %s", name, check_error());

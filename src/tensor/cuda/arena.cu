@@ -96,12 +96,6 @@ SHOAL_KERNEL(copy_tile)
 
 /* ---- 16 bits: see tensor/half.c ---- */
 
-static __device__ __forceinline__ uint16_t to_bf16(float x)
-{
-  uint32_t u = __float_as_uint(x), rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
-  return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : rounded);
-}
-
 static __device__ __forceinline__ float of_bf16(uint16_t h)
 {
   return __uint_as_float((uint32_t)h << 16);

@@ -1,4 +1,4 @@
-/* What the kernels share: the loop over elements, sums and maxima of a block, bits of numbers, random numbers.
+/* What the kernels share: the loop over elements, sums and maxima of a block, bits of numbers, bf16, random numbers.
  *
  * A sum of a block is the same bits whatever the device: each thread sums every 256th element in order, and the threads' sums meet
  * in a tree of fixed shape. */
@@ -16,6 +16,13 @@
 static __device__ __forceinline__ bool is_finite(float x)
 {
   return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
+}
+
+/* See tensor/half.c. */
+static __device__ __forceinline__ uint16_t to_bf16(float x)
+{
+  uint32_t u = __float_as_uint(x), rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
+  return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : rounded);
 }
 
 /* Several threads only set it. */

@@ -157,6 +157,11 @@ void shoal_cuda_fused_destroy(const shoal_cuda *b, shoal_cuda_fused *f);
 
 /* --- linear.c, conv.c, conv_dnn.c, attention.c, ops.c: operations --- */
 shoal_status shoal_cuda_to_bf16(shoal_cuda *b, size_t n, const float *x, uint16_t *y);
+/** How products are summed, and f32 factors rounded. */
+static inline cublasComputeType_t shoal_cuda_compute(const shoal_cuda *b)
+{
+  return b->products == SHOAL_PRODUCTS_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
 shoal_status shoal_cuda_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,
                              const float *a, int64_t lda, const float *bm, int64_t ldb, float beta, float *c,
                              int64_t ldc);

@@ -63,8 +63,7 @@ static shoal_status describe(shoal_cuda *b, const shoal_cuda_fused_shape *s, sho
   } set[] = { { CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta },
               { CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb },
               { CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue } };
-  SHOAL_TRY_CUBLAS(l->cublasLtMatmulDescCreate(
-      &f->how, b->products == SHOAL_PRODUCTS_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  SHOAL_TRY_CUBLAS(l->cublasLtMatmulDescCreate(&f->how, shoal_cuda_compute(b), CUDA_R_32F));
   for (size_t i = 0; i < SHOAL_COUNT(set); i++)
     SHOAL_TRY_CUBLAS(l->cublasLtMatmulDescSetAttribute(f->how, set[i].attribute, set[i].value, set[i].bytes));
   SHOAL_TRY(set_bias(b, f, (const void *)(uintptr_t)ALIGNED)); /* what its choice knows of the address */

@@ -409,7 +409,8 @@ typedef struct {
 typedef struct {
   shoal_k_windows k;
   const float *x;
-  float *y; /* patches */
+  float *y;      /* patches ... */
+  uint16_t *y16; /* ... or as bf16; the other is NULL */
 } shoal_k_patches_args;
 typedef struct {
   shoal_k_windows k;

@@ -20,7 +20,7 @@
   X(cublasSetMathMode)                                                                                                 \
   X(cublasGetVersion_v2)                                                                                               \
   X(cublasSgemm_v2)                                                                                                    \
-  X(cublasSgemmStridedBatched)                                                                                         \
+  X(cublasGemmStridedBatchedEx)                                                                                        \
   X(cublasGemmEx)
 #define SHOAL_CUBLASLT_LIST(X)                                                                                         \
   X(cublasLtCreate)                                                                                                    \

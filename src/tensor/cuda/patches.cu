@@ -12,7 +12,11 @@ SHOAL_KERNEL(patches)
                   u = (rest /= k.kernel[1]) % k.kernel[0], plane = rest / k.kernel[0];
     const int64_t r = p * k.stride[0] - k.pad[0] + u * k.dilation[0],
                   c = q * k.stride[1] - k.pad[1] + v * k.dilation[1];
-    a.y[i] = r >= 0 && r < k.h && c >= 0 && c < k.w ? a.x[(plane * k.h + r) * k.w + c] : 0.0f;
+    const float x = r >= 0 && r < k.h && c >= 0 && c < k.w ? a.x[(plane * k.h + r) * k.w + c] : 0.0f;
+    if (a.y16)
+      a.y16[i] = to_bf16(x);
+    else
+      a.y[i] = x;
   }
 }
 

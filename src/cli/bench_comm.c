@@ -250,7 +250,7 @@ static shoal_status print_line(contest *c, int algorithm, shoal_sum_algorithm ch
   SHOAL_TRY(between_bytes(c, algorithm, &between));
   if (shoal_world_rank(c->w)) return SHOAL_OK;
   bool sum = algorithm != BROADCAST;
-  double p = shoal_world_size(c->w), bytes = (double)c->n * (double)(sum ? shoal_wire_bytes(c->s->wire) : sizeof *c->x);
+  double p = shoal_world_size(c->w), bytes = (double)(sum ? shoal_wire_bytes(c->s->wire, c->n) : c->n * sizeof *c->x);
   double best = INFINITY, sums = (double)c->s->together;
   for (size_t i = 0; i < c->rounds; i++) best = SHOAL_MIN(best, c->seconds[algorithm][i]);
   double exposed = shoal_bench_median(c->exposed[algorithm], c->rounds);

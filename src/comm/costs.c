@@ -60,7 +60,7 @@ double shoal_costs_of_sum(const shoal_costs *c, const shoal_group *g, size_t n, 
                           shoal_sum_algorithm algorithm)
 {
   const shoal_node_table *t = &g->nodes;
-  double bytes = (double)(n * shoal_wire_bytes(wire)), full = (double)(n * sizeof(float)), p = g->size, most = t->most;
+  double bytes = (double)shoal_wire_bytes(wire, n), full = (double)(n * sizeof(float)), p = g->size, most = t->most;
   bool one_node = t->nodes == 1;
   shoal_costs flat = of_ranks(c, g);
   if (g->size == 1) return 0;

@@ -61,7 +61,7 @@ static shoal_status send_all(shoal_world *w, const rooms *r, int *from)
   int tag = shoal_group_next_call(g, &number);
   for (int k = 0; k < NEIGHBOURS; k++) {
     shoal_node_layout s;
-    shoal_node_layout_find(g, rings[k], &s);
+    shoal_node_layout_find(g, SHOAL_WIRE_F32, rings[k], &s);
     from[k] = s.nodes > 1 ? s.left : -1;
     for (int way = 0; way < WAYS; way++) /* device to device, host to device, device to host */
       for (size_t l = 0; l < SHOAL_COUNT(lengths); i += lengths[l++]) {

@@ -13,7 +13,7 @@ enum { STAMP_STRIDE = 37 }; /* so that one start fewer and one step more do not 
 static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                  shoal_sum_algorithm algorithm)
 {
-  int64_t largest = (((int64_t)n << 3 | (int64_t)algorithm) << 2 | (int64_t)wire) << 1 | (g->w->away != NULL);
+  int64_t largest = (((int64_t)n << 3 | (int64_t)algorithm) << 3 | (int64_t)wire) << 1 | (g->w->away != NULL);
   int64_t smallest = -largest;
   int64_t mine = largest;
   SHOAL_TRY(shoal_group_agree_max(g, "exchange set-up", &largest));
@@ -22,8 +22,8 @@ static shoal_status compare_plan(shoal_group *g, const char *name, size_t n, sho
       largest == mine && -smallest == mine, SHOAL_ERR_ARG,
       "exchange \"%s\" of group %s: here %zu elements as %s by %s, but other members plan %lld to %lld elements "
       "(or another wire format or algorithm, or memory of another kind of device)",
-      name, g->name, n, shoal_wire_name(wire), shoal_sum_name(algorithm), (long long)(-smallest >> 6),
-      (long long)(largest >> 6));
+      name, g->name, n, shoal_wire_name(wire), shoal_sum_name(algorithm), (long long)(-smallest >> 7),
+      (long long)(largest >> 7));
   return SHOAL_OK;
 }
 
@@ -181,6 +181,23 @@ shoal_status shoal_exchange_start(shoal_exchange *e, float *x, shoal_event ready
   return shoal_flight_start(&e->f);
 }
 
+static size_t errors_of(const shoal_exchange *e)
+{
+  if (e->wire == SHOAL_WIRE_F32 || e->f.g->size == 1) return 0;
+  return e->algorithm == SHOAL_SUM_SMALL ? e->n : e->in.steps ? e->cut.n : 0;
+}
+
+shoal_status shoal_exchange_keep_errors(shoal_exchange *e)
+{
+  return errors_of(e) ? shoal_alloc(errors_of(e), sizeof *e->error, e->name, (void **)&e->error) : SHOAL_OK;
+}
+
+float *shoal_exchange_errors(const shoal_exchange *e, size_t *n)
+{
+  *n = e->error ? errors_of(e) : 0;
+  return e->error;
+}
+
 void shoal_exchange_stamp(shoal_exchange *e, uint64_t stamp)
 {
   e->stamp = stamp;
@@ -216,6 +233,7 @@ void shoal_exchange_destroy(shoal_exchange *e)
     free(e->in.buffer);
     free(e->out.buffer);
     free(e->blocks);
+    free(e->error);
     shoal_fabric_drop(e);
   }
   shoal_stage_close(e);

@@ -27,6 +27,11 @@
  * chunk once as well, so that all members hold the same bits.  On two levels only what is between nodes is 16-bit;
  * inside a node everything is f32, and with a single node nothing is rounded.  `small` rounds each part once and not
  * the sum.  A group of one sends nothing and rounds nothing.
+ *
+ * Q8 and Q4 send blocks of 128 elements as whole numbers k of 8 or 4 bits and a byte, the exponent of their spacing s: the least power
+ * of two with which no k is beyond 127 or 7.  x is rounded to s k, nearest, ties to even.  Everything is cut between blocks, counted
+ * from the start of the vector.  So values that were rounded are sent on without a change, and what rounding takes is an f32
+ * number exactly.  A block with an element that is not finite, or a spacing above 2^100, arrives as NaN.
  * Sources: ring all-reduce, Patarasuk and Yuan, JPDC 2009; halving and doubling: halving.c; two levels as in Horovod's hierarchical all-reduce (Sergeev
  * and Del Balso, 2018), which this extends to nodes of unequal size: there are as many shards as the smallest node has
  * ranks. */
@@ -34,8 +39,9 @@
 #define SHOAL_COMM_EXCHANGE_H
 #include "comm/group.h"
 
-typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16 } shoal_wire;
-size_t shoal_wire_bytes(shoal_wire wire);
+typedef enum { SHOAL_WIRE_F32, SHOAL_WIRE_BF16, SHOAL_WIRE_F16, SHOAL_WIRE_Q8, SHOAL_WIRE_Q4 } shoal_wire;
+enum { SHOAL_WIRE_BLOCK = 128 };
+size_t shoal_wire_bytes(shoal_wire wire, size_t n); /* of n elements that begin with a block */
 const char *shoal_wire_name(shoal_wire wire);
 
 typedef enum {
@@ -59,6 +65,14 @@ typedef struct shoal_exchange shoal_exchange;
  *  @param name  for traces and hang reports: "bucket 0"; copied */
 shoal_status shoal_exchange_create_sum(shoal_group *g, const char *name, size_t n, shoal_wire wire,
                                        shoal_sum_algorithm algorithm, shoal_exchange **out);
+/** From the next start on, what rounding to the wire format takes from a sum is kept where it was rounded, and added to what is rounded
+ *  there in the start after it (error feedback).  So over all starts that followed, x of all members = sums + errors of all members,
+ *  but for the rounding of f32.  Every element is rounded once by each node's owner of it, in two-level sums, or by each member.  Allocates
+ *  an f32 for each; local, before the first start.
+ *  Source: Seide et al., 1-bit SGD, Interspeech 2014; Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019. */
+shoal_status shoal_exchange_keep_errors(shoal_exchange *e);
+/** Host memory [*n], zeros at first, for checkpoints; not while in flight.  NULL: none are kept, or this member rounds nothing. */
+float *shoal_exchange_errors(const shoal_exchange *e, size_t *n);
 shoal_sum_algorithm shoal_exchange_algorithm(const shoal_exchange *e); /* the algorithm AUTO resolved to */
 /** x[n] ← Σ over members, in place; n as planned.  Returns at once; do not touch `x` until the exchange is done.  Nothing of it
  *  is read or written, by this rank or another, before `ready` is reached: when the backend has written it.  Where the host

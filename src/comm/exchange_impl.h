@@ -31,10 +31,12 @@ typedef struct {
   int owners, most; /* most: ranks of the largest node */
   int left, right;  /* group ranks that own the same shard on the previous and next node; -1: owns none */
   bool fabric;      /* the sum inside the node is a fabric's, and so are the shards */
+  size_t grain;     /* of the wire format: shards begin at multiples of it */
 } shoal_node_layout;
 
 /** @param algorithm  any but AUTO and SMALL */
-void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm, shoal_node_layout *out);
+void shoal_node_layout_find(const shoal_group *g, shoal_wire wire, shoal_sum_algorithm algorithm,
+                            shoal_node_layout *out);
 /** Group rank of member number `local` of this node. */
 int shoal_node_layout_member(const shoal_group *g, shoal_sum_algorithm algorithm, int local);
 /** Of group rank `rank`: its node, as this algorithm sees it.  Of a node: the group rank of its member number `owner`. */
@@ -55,12 +57,13 @@ shoal_sum_algorithm shoal_sum_shape(shoal_sum_algorithm algorithm);
 
 /* Elements begin .. begin + n of the vector in `chunks` balanced parts, each of them cut into pieces. */
 typedef struct {
-  size_t begin, n, piece;
+  size_t begin, n, piece, grain;
   int chunks;
 } shoal_cut;
 
-size_t shoal_part_size(size_t n, int parts, int k); /* balanced split: sizes differ by at most one */
-size_t shoal_part_begin(size_t n, int parts, int k);
+/* Balanced split into parts that begin at multiples of `grain`, of which they have the same number or one more. */
+size_t shoal_part_size(size_t n, size_t grain, int parts, int k);
+size_t shoal_part_begin(size_t n, size_t grain, int parts, int k);
 uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk);
 
 /* ---------------------------------------------------------------------------------------- pieces in order: lane.c */
@@ -180,6 +183,7 @@ struct shoal_exchange {
   shoal_fabric_sum fabric;
   int slots;      /* reserved */
   uint64_t bytes; /* payload sent per start */
+  float *error;   /* of what this rank rounds, by element of its shard (small: of the vector); NULL: not kept */
   shoal_trace *trace;
   uint32_t op;    /* of `trace` */
   int trace_peer; /* the peer most of it is sent to */
@@ -190,6 +194,7 @@ struct shoal_exchange {
   shoal_halving *halving; /* [owners] or NULL: a ring */
   shoal_cut cut;          /* my shard */
   int reduces;            /* steps of `in` that are reduce-scatter; the last of them completes the own chunk */
+  int sends;              /* steps of `out` that are reduce-scatter */
   uint64_t partial;       /* pieces received before those of that step */
   uint64_t first, all;    /* pieces of my shard: in the first chunk that a ring sends, total */
   shoal_lane out, in;
@@ -234,7 +239,7 @@ bool shoal_halving_may_overwrite(const shoal_exchange *e); /* what the next piec
 void shoal_halving_late(const shoal_exchange *e, bool arrived, bool *late);
 /** Adds what the owner `s->local` sends for its shard of n elements. */
 void shoal_halving_bytes(const shoal_group *g, shoal_sum_algorithm algorithm, const shoal_node_layout *s, size_t n,
-                         size_t unit, uint64_t *out);
+                         shoal_wire wire, uint64_t *out);
 
 /* local.c, for ring.c */
 /** Allocates the shared state of the node, before any step that can fail on one rank only.  Collective over the
@@ -282,8 +287,11 @@ void shoal_fabric_start(shoal_exchange *e, float *x, shoal_event ready);
 extern const shoal_flight_ops shoal_fabric_sum_ops;
 void shoal_fabric_drop(shoal_exchange *e); /* for destroy */
 
-/* wire formats: wire.c */
+/* Wire formats: wire.c.  x begins at a multiple of the grain in its vector, and ends at one or with the vector. */
+size_t shoal_wire_grain(shoal_wire wire); /* elements that are rounded together */
 void shoal_wire_pack(shoal_wire wire, size_t n, const float *x, void *to);
+/* Packs x + error, and leaves in `error` [n] what that takes from it; NULL: packs x. */
+void shoal_wire_round(shoal_wire wire, size_t n, const float *x, float *error, void *to);
 void shoal_wire_unpack(shoal_wire wire, size_t n, const void *from, float *x);
 void shoal_wire_add(shoal_wire wire, size_t n, const void *from, float *x); /* x += from */
 #endif

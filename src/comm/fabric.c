@@ -173,8 +173,9 @@ void shoal_fabric_take(shoal_exchange *e)
   shoal_node_layout s;
   shoal_group *g = e->f.g;
   shoal_fabric_sum *m = &e->fabric;
-  if (e->algorithm != SHOAL_SUM_TWO_LEVEL || !shoal_fabric_suits(g)) return;
-  shoal_node_layout_find(g, e->algorithm, &s);
+  if (e->algorithm != SHOAL_SUM_TWO_LEVEL) return;
+  shoal_node_layout_find(g, e->wire, e->algorithm, &s);
+  if (!s.fabric) return;
   bool may = g->w->fabric->everywhere && g->size == g->w->size && e->wire == SHOAL_WIRE_F32;
   if (s.locals == 1 && !may) return; /* a ring is all there is to it */
   m->on = g->w->fabric;
@@ -191,7 +192,7 @@ shoal_status shoal_fabric_plan(shoal_exchange *e)
 {
   shoal_fabric_sum *m = &e->fabric;
   shoal_node_layout *s = &e->layout;
-  shoal_node_layout_find(e->f.g, e->algorithm, s);
+  shoal_node_layout_find(e->f.g, e->wire, e->algorithm, s);
   e->trace_peer = s->nodes > 1 ? s->right : shoal_node_layout_member(e->f.g, e->algorithm, (s->local + 1) % s->locals);
   e->f.watches = true; /* it gives no notice */
   SHOAL_TRY(m->on->ops->event_create(m->on, &m->event));
@@ -210,7 +211,7 @@ static void count(shoal_exchange *e)
       shoal_flight_count(f, shoal_node_layout_member(f->g, e->algorithm, q), 2 * e->n * sizeof(float));
   if (!m->everywhere) return;
   int n = e->layout.nodes, mine = e->layout.node;
-  size_t once = shoal_part_size(e->n, n, mine) + shoal_part_size(e->n, n, (mine + 1) % n);
+  size_t once = shoal_part_size(e->n, 1, n, mine) + shoal_part_size(e->n, 1, n, (mine + 1) % n);
   if (2 * e->n > once) shoal_flight_count(f, e->layout.right, (2 * e->n - once) * sizeof(float));
 }
 

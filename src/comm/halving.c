@@ -57,10 +57,10 @@ static int chunks_of(const shoal_halving *h, int round)
 static int add_legs(const shoal_cut *c, int first, int count, int peer, shoal_leg *legs, int n)
 {
   int over = first + count - c->chunks;
-  size_t at = c->begin + shoal_part_begin(c->n, c->chunks, first);
-  size_t end = c->begin + shoal_part_begin(c->n, c->chunks, over > 0 ? c->chunks : first + count);
+  size_t at = c->begin + shoal_part_begin(c->n, c->grain, c->chunks, first);
+  size_t end = c->begin + shoal_part_begin(c->n, c->grain, c->chunks, over > 0 ? c->chunks : first + count);
   legs[n++] = (shoal_leg){ peer, at, end };
-  if (over > 0) legs[n++] = (shoal_leg){ peer, c->begin, c->begin + shoal_part_begin(c->n, c->chunks, over) };
+  if (over > 0) legs[n++] = (shoal_leg){ peer, c->begin, c->begin + shoal_part_begin(c->n, c->grain, c->chunks, over) };
   return n;
 }
 
@@ -128,6 +128,7 @@ void shoal_halving_lanes(shoal_exchange *e)
   e->in.legs = h->in;
   e->in.steps = h->receives[2 * h->rounds];
   e->reduces = h->receives[h->rounds];
+  e->sends = h->sends[h->rounds];
   e->partial = h->in_before[h->receives[h->rounds - 1]];
 }
 
@@ -196,21 +197,22 @@ void shoal_halving_late(const shoal_exchange *e, bool arrived, bool *late)
 
 /* --------------------------------------------------------------------------------------------------------- bytes */
 
-static size_t elements(size_t n, int chunks, int first, int count)
+static size_t bytes_of(shoal_wire wire, size_t n, int chunks, int first, int count)
 {
-  size_t all = 0;
-  for (int i = 0; i < count; i++) all += shoal_part_size(n, chunks, (first + i) % chunks);
+  size_t all = 0, grain = shoal_wire_grain(wire);
+  for (int i = 0; i < count; i++)
+    all += shoal_wire_bytes(wire, shoal_part_size(n, grain, chunks, (first + i) % chunks));
   return all;
 }
 
 void shoal_halving_bytes(const shoal_group *g, shoal_sum_algorithm algorithm, const shoal_node_layout *s, size_t n,
-                         size_t unit, uint64_t *out)
+                         shoal_wire wire, uint64_t *out)
 {
   int skip[ROUNDS + 1], nodes = s->nodes, m = s->node;
   for (int k = find_skips(nodes, skip) - 1; k >= 0; k--) {
     int up = shoal_node_layout_owner(g, algorithm, (m + skip[k]) % nodes, s->local);
     int down = shoal_node_layout_owner(g, algorithm, (m + nodes - skip[k]) % nodes, s->local);
-    out[shoal_group_class(g, up)] += elements(n, nodes, m + skip[k], skip[k + 1] - skip[k]) * unit;
-    out[shoal_group_class(g, down)] += elements(n, nodes, m, skip[k + 1] - skip[k]) * unit;
+    out[shoal_group_class(g, up)] += bytes_of(wire, n, nodes, m + skip[k], skip[k + 1] - skip[k]);
+    out[shoal_group_class(g, down)] += bytes_of(wire, n, nodes, m, skip[k + 1] - skip[k]);
   }
 }

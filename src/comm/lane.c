@@ -6,19 +6,20 @@
 #include "base/mem.h"
 #include "comm/exchange_impl.h"
 
-size_t shoal_part_size(size_t n, int parts, int k)
+size_t shoal_part_begin(size_t n, size_t grain, int parts, int k)
 {
-  return n / (size_t)parts + ((size_t)k < n % (size_t)parts);
+  size_t grains = (n + grain - 1) / grain, p = (size_t)parts, i = (size_t)k;
+  return SHOAL_MIN((grains / p * i + SHOAL_MIN(i, grains % p)) * grain, n);
 }
 
-size_t shoal_part_begin(size_t n, int parts, int k)
+size_t shoal_part_size(size_t n, size_t grain, int parts, int k)
 {
-  return n / (size_t)parts * (size_t)k + SHOAL_MIN((size_t)k, n % (size_t)parts);
+  return shoal_part_begin(n, grain, parts, k + 1) - shoal_part_begin(n, grain, parts, k);
 }
 
 uint64_t shoal_cut_pieces(const shoal_cut *c, int chunk)
 {
-  return (shoal_part_size(c->n, c->chunks, chunk) + c->piece - 1) / c->piece;
+  return (shoal_part_size(c->n, c->grain, c->chunks, chunk) + c->piece - 1) / c->piece;
 }
 
 static int chunk_before(const shoal_lane *l, int chunk)
@@ -29,8 +30,9 @@ static int chunk_before(const shoal_lane *l, int chunk)
 static void enter_step(const shoal_lane *l, shoal_cursor *c)
 {
   for (; c->step < l->steps; c->step++, c->chunk = chunk_before(l, c->chunk)) {
-    c->at = l->legs ? l->legs[c->step].at : l->cut.begin + shoal_part_begin(l->cut.n, l->cut.chunks, c->chunk);
-    c->end = l->legs ? l->legs[c->step].end : c->at + shoal_part_size(l->cut.n, l->cut.chunks, c->chunk);
+    const shoal_cut *cut = &l->cut;
+    c->at = l->legs ? l->legs[c->step].at : cut->begin + shoal_part_begin(cut->n, cut->grain, cut->chunks, c->chunk);
+    c->end = l->legs ? l->legs[c->step].end : c->at + shoal_part_size(cut->n, cut->grain, cut->chunks, c->chunk);
     if (c->at < c->end) return;
   }
 }
@@ -72,7 +74,7 @@ size_t shoal_lane_length(const shoal_lane *l, const shoal_cursor *c)
 
 char *shoal_lane_buffer(const shoal_lane *l, const shoal_cursor *c)
 {
-  return l->buffer + c->pieces % (uint64_t)l->window * l->cut.piece * shoal_wire_bytes(l->wire);
+  return l->buffer + c->pieces % (uint64_t)l->window * shoal_wire_bytes(l->wire, l->cut.piece);
 }
 
 static int *slot_at(shoal_lane *l, const shoal_cursor *c)
@@ -86,7 +88,7 @@ shoal_status shoal_lane_look(shoal_flight *f, const shoal_lane *l, bool *yes)
   *yes = false;
   if (c->pieces == l->posted.pieces) return SHOAL_OK;
   return shoal_flight_look(f, l->slot[c->pieces % SHOAL_LANE_WINDOW], shoal_lane_peer(l, c),
-                           shoal_lane_length(l, c) * shoal_wire_bytes(l->wire), yes);
+                           shoal_wire_bytes(l->wire, shoal_lane_length(l, c)), yes);
 }
 
 void shoal_lane_pop(shoal_flight *f, shoal_lane *l)
@@ -97,7 +99,7 @@ void shoal_lane_pop(shoal_flight *f, shoal_lane *l)
 
 shoal_status shoal_lane_post(shoal_flight *f, shoal_lane *l, void *data)
 {
-  size_t bytes = shoal_lane_length(l, &l->posted) * shoal_wire_bytes(l->wire);
+  size_t bytes = shoal_wire_bytes(l->wire, shoal_lane_length(l, &l->posted));
   int *slot = slot_at(l, &l->posted), peer = shoal_lane_peer(l, &l->posted);
   if (l->sending)
     SHOAL_TRY(shoal_flight_send(f, data, bytes, peer, slot));

@@ -31,7 +31,7 @@ shoal_status shoal_local_open(shoal_exchange *e)
   shoal_group *g = e->f.g;
   if (e->algorithm == SHOAL_SUM_SMALL) return SHOAL_OK;
   if (e->fabric.on) return SHOAL_OK;
-  shoal_node_layout_find(g, e->algorithm, &s);
+  shoal_node_layout_find(g, e->wire, e->algorithm, &s);
   if (s.most == 1) return SHOAL_OK;
   SHOAL_CHECK(g->w->shares, SHOAL_ERR_UNSUPPORTED,
               "%s by %s needs memory that the ranks of a node share, which is switched off or does not work here: "

@@ -110,7 +110,14 @@ int shoal_node_layout_member(const shoal_group *g, shoal_sum_algorithm algorithm
   return shoal_node_layout_owner(g, algorithm, shoal_node_layout_node(g, algorithm, g->rank), local);
 }
 
-void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm, shoal_node_layout *out)
+/* Fabrics cut where they like, and so not between blocks. */
+static bool suits_fabric(const shoal_group *g, shoal_wire wire)
+{
+  return shoal_wire_grain(wire) == 1 && shoal_fabric_suits(g);
+}
+
+void shoal_node_layout_find(const shoal_group *g, shoal_wire wire, shoal_sum_algorithm algorithm,
+                            shoal_node_layout *out)
 {
   const shoal_node_table *t = &g->nodes;
   if (is_flat(algorithm)) {
@@ -119,10 +126,11 @@ void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm,
     int node = t->node[g->rank];
     *out = (shoal_node_layout){ .nodes = t->nodes, .node = node, .owners = t->least, .most = t->most };
     if (shoal_sum_shape(algorithm) == SHOAL_SUM_LEADERS) out->owners = 1;
-    out->fabric = algorithm == SHOAL_SUM_TWO_LEVEL && shoal_fabric_suits(g);
+    out->fabric = algorithm == SHOAL_SUM_TWO_LEVEL && suits_fabric(g, wire);
     out->locals = t->begin[node + 1] - t->begin[node];
     out->local = t->place[g->rank];
   }
+  out->grain = shoal_wire_grain(wire);
   out->left = out->right = -1;
   if (out->local >= out->owners) return;
   out->left = shoal_node_layout_owner(g, algorithm, (out->node + out->nodes - 1) % out->nodes, out->local);
@@ -131,12 +139,12 @@ void shoal_node_layout_find(const shoal_group *g, shoal_sum_algorithm algorithm,
 
 size_t shoal_shard_begin(const shoal_node_layout *s, size_t n, int owner)
 {
-  return s->fabric ? n / (size_t)s->owners * (size_t)owner : shoal_part_begin(n, s->owners, owner);
+  return s->fabric ? n / (size_t)s->owners * (size_t)owner : shoal_part_begin(n, s->grain, s->owners, owner);
 }
 
 size_t shoal_shard_size(const shoal_node_layout *s, size_t n, int owner)
 {
-  if (!s->fabric) return shoal_part_size(n, s->owners, owner);
+  if (!s->fabric) return shoal_part_size(n, s->grain, s->owners, owner);
   return n / (size_t)s->owners + (owner == s->owners - 1 ? n % (size_t)s->owners : 0);
 }
 
@@ -168,7 +176,7 @@ static shoal_sum_algorithm choose_by_size(const shoal_group *g, size_t bytes)
                               : bytes <= LEADERS_BYTES ? SHOAL_SUM_LEADERS
                                                        : SHOAL_SUM_TWO_LEVEL;
   if (t->nodes == 1 || (t->most > 1 && !shared)) return shape;
-  shoal_node_layout_find(g, shape, &layout);
+  shoal_node_layout_find(g, SHOAL_WIRE_F32, shape, &layout);
   return halve_if_short(shape, &layout, bytes);
 }
 
@@ -181,7 +189,7 @@ static shoal_sum_algorithm choose_by_costs(const shoal_group *g, size_t n, shoal
   for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
     bool flat = shoal_sum_shape(a) == SHOAL_SUM_RING || a == SHOAL_SUM_SMALL;
     if (!flat && (!shared || (shoal_sum_halves(a) && !several))) continue;
-    if (a == SHOAL_SUM_SMALL && n * shoal_wire_bytes(wire) > LEADERS_BYTES) continue;
+    if (a == SHOAL_SUM_SMALL && shoal_wire_bytes(wire, n) > LEADERS_BYTES) continue;
     double s = shoal_costs_of_sum(&g->w->costs, g, n, wire, a);
     if (best != SHOAL_SUM_AUTO && s >= seconds) continue;
     best = a;
@@ -190,12 +198,21 @@ static shoal_sum_algorithm choose_by_costs(const shoal_group *g, size_t n, shoal
   return best;
 }
 
+/* Of blocks: by halving, in which a part is rounded once and sums are rounded lg N times at most; on a ring each of N hops rounds
+ * what has been added up so far.  Inside one node nothing is rounded. */
+static shoal_sum_algorithm choose_for_blocks(const shoal_group *g)
+{
+  if (g->nodes.most == 1 || !g->w->shares) return SHOAL_SUM_HALVING;
+  return g->nodes.nodes == 1 ? SHOAL_SUM_TWO_LEVEL : SHOAL_SUM_TWO_LEVEL_HALVING;
+}
+
 shoal_sum_algorithm shoal_sum_choose(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm wanted)
 {
   if (wanted != SHOAL_SUM_AUTO) return wanted;
   if (g->size == 1 || !g->w->topo) return SHOAL_SUM_RING;
+  if (shoal_wire_grain(wire) > 1) return choose_for_blocks(g);
   if (shoal_fabric_suits(g)) return SHOAL_SUM_TWO_LEVEL;
-  return g->w->has_costs ? choose_by_costs(g, n, wire) : choose_by_size(g, n * shoal_wire_bytes(wire));
+  return g->w->has_costs ? choose_by_costs(g, n, wire) : choose_by_size(g, shoal_wire_bytes(wire, n));
 }
 
 const char *shoal_sum_name(shoal_sum_algorithm algorithm)
@@ -224,7 +241,7 @@ static void small_bytes(const shoal_group *g, size_t n, shoal_wire wire, uint64_
   int64_t p = g->size;
   for (int64_t have = 1; have < p; have *= 2) {
     int to = (int)((g->rank - have + p) % p);
-    out[shoal_group_class(g, to)] += (uint64_t)SHOAL_MIN(have, p - have) * n * shoal_wire_bytes(wire);
+    out[shoal_group_class(g, to)] += (uint64_t)SHOAL_MIN(have, p - have) * shoal_wire_bytes(wire, n);
   }
 }
 
@@ -242,11 +259,13 @@ static void ring_bytes(const shoal_group *g, size_t n, shoal_wire wire, const sh
       out[shoal_group_class(g, shoal_node_layout_member(g, algorithm, q))] += 2 * shard * sizeof(float);
   if (!owner || s->nodes <= 1) return;
   if (shoal_sum_halves(algorithm)) {
-    shoal_halving_bytes(g, algorithm, s, shard, shoal_wire_bytes(wire), out);
+    shoal_halving_bytes(g, algorithm, s, shard, wire, out);
     return;
   }
-  size_t once = shoal_part_size(shard, s->nodes, s->node) + shoal_part_size(shard, s->nodes, (s->node + 1) % s->nodes);
-  out[shoal_group_class(g, s->right)] += (2 * shard - once) * shoal_wire_bytes(wire);
+  size_t own = shoal_part_size(shard, s->grain, s->nodes, s->node);
+  size_t next = shoal_part_size(shard, s->grain, s->nodes, (s->node + 1) % s->nodes);
+  out[shoal_group_class(g, s->right)] +=
+      2 * shoal_wire_bytes(wire, shard) - shoal_wire_bytes(wire, own) - shoal_wire_bytes(wire, next);
 }
 
 void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
@@ -259,6 +278,6 @@ void shoal_exchange_bytes(const shoal_group *g, size_t n, shoal_wire wire, shoal
     small_bytes(g, n, wire, out);
     return;
   }
-  shoal_node_layout_find(g, algorithm, &layout);
+  shoal_node_layout_find(g, wire, algorithm, &layout);
   ring_bytes(g, n, wire, &layout, algorithm, out);
 }

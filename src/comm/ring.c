@@ -39,6 +39,12 @@
 
 enum { PIECE_BYTES = (64 << 10) - 256 }; /* leaves room for MPI's header within the 64 KiB */
 
+/* Rounds the elements at c to the wire format. */
+static void round_piece(const shoal_exchange *e, const shoal_cursor *c, size_t n, void *to)
+{
+  shoal_wire_round(e->wire, n, e->x + c->at, e->error ? e->error + (c->at - e->cut.begin) : NULL, to);
+}
+
 /* Process a received piece: add it, or copy it into place.  The last step of reduce-scatter completes the own chunk. */
 static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
 {
@@ -47,7 +53,7 @@ static void use_piece(shoal_exchange *e, const shoal_cursor *c, char *piece)
   if (c->step < e->reduces) {
     shoal_wire_add(e->wire, n, piece, x);
     if (c->step < e->reduces - 1 || e->wire == SHOAL_WIRE_F32) return;
-    shoal_wire_pack(e->wire, n, x, piece); /* round as the other members will receive it */
+    round_piece(e, c, n, piece); /* as the other members will receive it */
   }
   if (e->wire != SHOAL_WIRE_F32) shoal_wire_unpack(e->wire, n, piece, x);
 }
@@ -111,8 +117,12 @@ static shoal_status post_sends(shoal_exchange *e, bool *moved)
     bool summed = c->step > 0 && c->step < e->layout.nodes; /* by this rank's host */
     void *from = (summed ? e->x : shoal_stage_direct(e)) + c->at;
     if (e->wire != SHOAL_WIRE_F32) {
+      size_t n = shoal_lane_length(&e->out, c);
       from = shoal_lane_buffer(&e->out, c);
-      shoal_wire_pack(e->wire, shoal_lane_length(&e->out, c), e->x + c->at, from);
+      if (c->step < e->sends)
+        round_piece(e, c, n, from);
+      else
+        shoal_wire_pack(e->wire, n, e->x + c->at, from); /* exact: it was rounded before */
     }
     SHOAL_TRY(shoal_lane_post(&e->f, &e->out, from));
     *moved = true;
@@ -225,13 +235,15 @@ const shoal_flight_ops shoal_ring_ops = { ring_advance, ring_describe, ring_give
 shoal_cut shoal_ring_cut(const shoal_exchange *e, int owner)
 {
   const shoal_node_layout *s = &e->layout;
-  shoal_cut c = { .chunks = s->nodes };
+  const size_t grain = s->grain;
+  shoal_cut c = { .chunks = s->nodes, .grain = grain };
   c.begin = shoal_shard_begin(s, e->n, owner);
   c.n = shoal_shard_size(s, e->n, owner);
-  size_t unit = shoal_sum_shape(e->algorithm) == SHOAL_SUM_RING ? shoal_wire_bytes(e->wire) : sizeof(float);
-  size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit;
-  size_t longest = e->halving ? c.n : shoal_part_size(c.n, c.chunks, 0);
-  c.piece = SHOAL_MAX(SHOAL_MIN(largest, longest), (size_t)1);
+  bool flat = shoal_sum_shape(e->algorithm) == SHOAL_SUM_RING;
+  size_t unit = flat ? shoal_wire_bytes(e->wire, grain) : grain * sizeof(float);
+  size_t largest = SHOAL_MIN((size_t)PIECE_BYTES, e->f.g->w->o.max_message) / unit * grain;
+  size_t longest = e->halving ? c.n : shoal_part_size(c.n, grain, c.chunks, 0);
+  c.piece = SHOAL_MAX(SHOAL_MIN(largest, longest), grain);
   return c;
 }
 
@@ -255,7 +267,7 @@ static void plan_ring(shoal_exchange *e)
   e->in.peer = e->layout.left;
   e->in.first_chunk = (m + 2 * nodes - 2) % nodes;
   e->first = shoal_cut_pieces(&e->cut, e->out.first_chunk);
-  e->reduces = nodes - 1;
+  e->reduces = e->sends = nodes - 1;
   e->partial = e->all - e->first - shoal_cut_pieces(&e->cut, m);
 }
 
@@ -273,7 +285,7 @@ static shoal_status plan_lanes(shoal_exchange *e)
   /* No more buffers than there are pieces; a ring has twice as many as its shard, and needs no more than for that. */
   uint64_t pieces = e->halving ? SHOAL_MAX(e->in.all, e->out.all) : e->all;
   int window = (int)SHOAL_MIN(pieces, (uint64_t)SHOAL_LANE_WINDOW);
-  size_t bytes = (size_t)window * e->cut.piece * shoal_wire_bytes(e->wire);
+  size_t bytes = (size_t)window * shoal_wire_bytes(e->wire, e->cut.piece);
   e->out.window = e->in.window = window;
   e->slots = 2 * window;
   SHOAL_TRY(shoal_alloc(bytes, 1, e->name, (void **)&e->in.buffer));
@@ -292,7 +304,7 @@ shoal_status shoal_ring_plan_shard(shoal_exchange *e)
 
 shoal_status shoal_ring_plan(shoal_exchange *e)
 {
-  shoal_node_layout_find(e->f.g, e->algorithm, &e->layout);
+  shoal_node_layout_find(e->f.g, e->wire, e->algorithm, &e->layout);
   const shoal_node_layout *s = &e->layout;
   SHOAL_TRY(shoal_halving_plan(e));
   if (s->local < s->owners) SHOAL_TRY(shoal_ring_plan_shard(e));

@@ -20,7 +20,7 @@ enum { LARGEST_BYTES = 1 << 20 };
 
 static size_t block_bytes(const shoal_exchange *e)
 {
-  return e->n * shoal_wire_bytes(e->wire);
+  return shoal_wire_bytes(e->wire, e->n);
 }
 
 shoal_status shoal_small_plan(shoal_exchange *e)
@@ -69,7 +69,7 @@ static shoal_status small_advance(shoal_flight *f, bool *moved, bool *done)
   bool gapless = true;
   if (!e->there) {
     if (e->stage.backend && !shoal_stage_fetch(e, moved)) return SHOAL_OK;
-    shoal_wire_pack(e->wire, e->n, e->x, e->blocks);
+    shoal_wire_round(e->wire, e->n, e->x, e->error, e->blocks);
   }
   e->there = block_bytes(e);
   *done = true;

@@ -58,7 +58,7 @@ static void plan_orders(const shoal_exchange *e, int owner, shoal_lane *fetching
     shoal_ring_orders(e, owner, fetching, giving);
     return;
   }
-  shoal_cut whole = { .n = e->n, .piece = SHOAL_MAX(e->n, (size_t)1), .chunks = 1 };
+  shoal_cut whole = { .n = e->n, .piece = SHOAL_MAX(e->n, (size_t)1), .grain = 1, .chunks = 1 };
   *fetching = *giving = (shoal_lane){ .cut = whole, .steps = 1, .all = e->n > 0 };
 }
 

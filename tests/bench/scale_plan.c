@@ -432,7 +432,7 @@ static void plan(shoal_group *g, size_t n, shoal_wire wire, shoal_sum_algorithm 
   e->wire = wire;
   e->algorithm = algorithm;
   e->name = (char *)"sum";
-  shoal_node_layout_find(g, algorithm, &e->layout);
+  shoal_node_layout_find(g, wire, algorithm, &e->layout);
   CHECK_OK(shoal_halving_plan(e));
   if (e->layout.local < e->layout.owners) CHECK_OK(shoal_ring_plan_shard(e));
 }
@@ -473,7 +473,7 @@ static void check_partners(const scale *s, int r, const shoal_exchange *e)
 
 static void check_bytes(shoal_group *g, const shoal_exchange *e, uint64_t *between)
 {
-  uint64_t bytes[SHOAL_LINK_COUNT], sent = walk(&e->out, -1).elements * shoal_wire_bytes(e->wire), formula = 0;
+  uint64_t bytes[SHOAL_LINK_COUNT], sent = shoal_wire_bytes(e->wire, walk(&e->out, -1).elements), formula = 0;
   shoal_exchange_bytes(g, e->n, e->wire, e->algorithm, bytes);
   bool flat = shoal_sum_shape(e->algorithm) == SHOAL_SUM_RING;
   formula = bytes[SHOAL_LINK_BETWEEN] + (flat ? bytes[SHOAL_LINK_NODE] : 0);
@@ -501,9 +501,9 @@ static void sums_by(const scale *s, shoal_sum_algorithm algorithm, size_t n, sho
   }
   view(s, 0);
   shoal_node_layout layout;
-  shoal_node_layout_find(s->w->all, algorithm, &layout);
+  shoal_node_layout_find(s->w->all, wire, algorithm, &layout);
   if (s->check)
-    CHECK_EQ(between, 2 * (uint64_t)(layout.nodes - 1) * n * shoal_wire_bytes(wire), "all bytes of %s of %zu",
+    CHECK_EQ(between, 2 * (uint64_t)(layout.nodes - 1) * shoal_wire_bytes(wire, n), "all bytes of %s of %zu",
              shoal_sum_name(algorithm), n);
   if (what) tell(s, what, "%d hops; %s; %.1f KiB", hops, text_of(all.seconds).text, (double)all.kept / 1024);
 }

@@ -41,72 +41,121 @@ static layout lay_out(const shoal_world *w, const shoal_group *g, shoal_sum_algo
   return l;
 }
 
-static float round_to(shoal_wire wire, float x)
+/* What one node, or with "small" one rank, keeps of what it rounds: [MOST] of [n], or NULL. */
+typedef struct {
+  shoal_wire wire;
+  float **error;
+} rounding;
+
+static bool blocks(shoal_wire wire)
 {
-  uint16_t h;
-  if (wire == SHOAL_WIRE_BF16) {
-    shoal_bf16_from_f32(1, &x, &h);
-    shoal_f32_from_bf16(1, &h, &x);
-  } else if (wire == SHOAL_WIRE_F16) {
-    shoal_f16_from_f32(1, &x, &h);
-    shoal_f32_from_f16(1, &h, &x);
-  }
-  return x;
+  return wire == SHOAL_WIRE_Q8 || wire == SHOAL_WIRE_Q4;
 }
 
-/* Index of the part that holds i when n is split evenly; i becomes the offset in that part, and n its size. */
-static int part_of(size_t *i, size_t *n, int parts)
+static size_t grain_of(shoal_wire wire)
 {
-  size_t whole = *n;
+  return blocks(wire) ? SHOAL_WIRE_BLOCK : 1;
+}
+
+/* A block by trying spacings from below, in double. */
+static void round_block(int most, size_t n, float *x)
+{
+  double largest = 0, s = 0x1p-100;
+  bool finite = true;
+  for (size_t i = 0; i < n; i++) {
+    finite &= (bool)isfinite(x[i]);
+    largest = fmax(largest, fabs((double)x[i]));
+  }
+  while (finite && nearbyint(largest / s) > most) s *= 2;
+  for (size_t i = 0; i < n; i++) x[i] = finite && s <= 0x1p100 ? (float)(nearbyint((double)x[i] / s) * s + 0.0) : NAN;
+}
+
+static void round_to(const rounding *q, int who, uint64_t at, size_t n, float *x)
+{
+  float *error = q->error ? q->error[who] + at : NULL;
+  uint16_t h;
+  for (size_t i = 0; i < n; i++) {
+    if (error) error[i] = x[i] += error[i];
+    if (q->wire == SHOAL_WIRE_BF16) {
+      shoal_bf16_from_f32(1, &x[i], &h);
+      shoal_f32_from_bf16(1, &h, &x[i]);
+    } else if (q->wire == SHOAL_WIRE_F16) {
+      shoal_f16_from_f32(1, &x[i], &h);
+      shoal_f32_from_f16(1, &h, &x[i]);
+    }
+  }
+  if (blocks(q->wire)) round_block(q->wire == SHOAL_WIRE_Q8 ? 127 : 7, n, x);
+  for (size_t i = 0; error && i < n; i++) error[i] -= x[i];
+}
+
+/* Index of the part that holds i when n is split evenly into whole grains; i becomes the offset in that part, and n its size. */
+static int part_of(size_t *i, size_t *n, size_t grain, int parts)
+{
+  size_t whole = *n, all = (whole + grain - 1) / grain;
   for (int k = 0; k < parts; k++) {
-    *n = whole / (size_t)parts + ((size_t)k < whole % (size_t)parts);
+    *n = SHOAL_MIN((all / (size_t)parts + ((size_t)k < all % (size_t)parts)) * grain, whole);
     if (*i < *n) return k;
     *i -= *n;
+    whole -= *n;
   }
   return 0;
 }
 
 typedef float (*source)(uint64_t, int);
 
-static float node_sum(const layout *l, int m, int shard, uint64_t i, source value)
+/* From here on, of the elements at .. at + n, which are rounded together. */
+static void node_sum(const layout *l, int m, int shard, uint64_t at, size_t n, source value, float *sum)
 {
-  float sum = value(i, l->member[m][shard]);
-  for (int q = 1; q < l->count[m]; q++) sum += value(i, l->member[m][(shard + q) % l->count[m]]);
-  return sum;
+  for (size_t i = 0; i < n; i++) {
+    sum[i] = value(at + i, l->member[m][shard]);
+    for (int q = 1; q < l->count[m]; q++) sum[i] += value(at + i, l->member[m][(shard + q) % l->count[m]]);
+  }
 }
 
 /* What node m has for the chunk j nodes on, once the rounds at distance `span` and above are over. */
-static float halved(const layout *l, int m, int j, int span, int shard, uint64_t i, shoal_wire wire, source value)
+static void halved(const layout *l, int m, int j, int span, int shard, uint64_t at, size_t n, const rounding *q,
+                   source value, float *sum)
 {
-  int far = l->nodes, distances[8], n = 0;
-  float sum = node_sum(l, m, shard, i, value);
-  for (; far > span; far = (far + 1) / 2) distances[n++] = far;
-  for (int t = 1; t <= n; t++) {
-    int distance = t < n ? distances[t] : span;
-    if (j < distances[t - 1] - distance)
-      sum += round_to(
-          wire, halved(l, (m - distance + l->nodes) % l->nodes, j + distance, distances[t - 1], shard, i, wire, value));
+  int far = l->nodes, distances[8], count = 0;
+  float part[SHOAL_WIRE_BLOCK];
+  node_sum(l, m, shard, at, n, value, sum);
+  for (; far > span; far = (far + 1) / 2) distances[count++] = far;
+  for (int t = 1; t <= count; t++) {
+    int distance = t < count ? distances[t] : span, from = (m - distance + l->nodes) % l->nodes;
+    if (j >= distances[t - 1] - distance) continue;
+    halved(l, from, j + distance, distances[t - 1], shard, at, n, q, value, part);
+    round_to(q, from, at, n, part);
+    for (size_t i = 0; i < n; i++) sum[i] += part[i];
   }
-  return sum;
 }
 
-static float simulate(const layout *l, size_t i, size_t n, int p, shoal_wire wire, shoal_sum_algorithm algorithm,
-                      source value)
+/* @param len  of the vector */
+static void simulate(const layout *l, uint64_t at, size_t n, size_t len, int p, const rounding *q,
+                     shoal_sum_algorithm algorithm, source value, float *sum)
 {
-  uint64_t place = i;
-  float sum = 0;
-  if (p == 1) return value(place, 0);
-  if (algorithm == SHOAL_SUM_SMALL) {
-    sum = round_to(wire, value(place, 0));
-    for (int r = 1; r < p; r++) sum += round_to(wire, value(place, r));
-    return sum;
+  float part[SHOAL_WIRE_BLOCK];
+  size_t i = at;
+  if (p == 1 || algorithm == SHOAL_SUM_SMALL) {
+    memset(sum, 0, n * sizeof *sum);
+    for (int r = 0; r < p; r++) {
+      for (size_t k = 0; k < n; k++) part[k] = value(at + k, r);
+      if (p > 1) round_to(q, r, at, n, part);
+      for (size_t k = 0; k < n; k++) sum[k] = r ? sum[k] + part[k] : part[k];
+    }
+    return;
   }
-  int shard = part_of(&i, &n, l->owners), k = part_of(&i, &n, l->nodes);
-  if (halves(algorithm) && l->nodes > 1) return round_to(wire, halved(l, k, 0, 1, shard, place, wire, value));
-  sum = node_sum(l, (k + 1) % l->nodes, shard, place, value);
-  for (int hop = 2; hop <= l->nodes; hop++)
-    sum = node_sum(l, (k + hop) % l->nodes, shard, place, value) + round_to(wire, sum);
-  return l->nodes > 1 ? round_to(wire, sum) : sum;
+  int shard = part_of(&i, &len, grain_of(q->wire), l->owners), k = part_of(&i, &len, grain_of(q->wire), l->nodes);
+  if (halves(algorithm) && l->nodes > 1) {
+    halved(l, k, 0, 1, shard, at, n, q, value, sum);
+  } else {
+    node_sum(l, (k + 1) % l->nodes, shard, at, n, value, sum);
+    for (int hop = 2; hop <= l->nodes; hop++) {
+      round_to(q, (k + hop - 1) % l->nodes, at, n, sum);
+      node_sum(l, (k + hop) % l->nodes, shard, at, n, value, part);
+      for (size_t e = 0; e < n; e++) sum[e] = part[e] + sum[e];
+    }
+  }
+  if (l->nodes > 1) round_to(q, k, at, n, sum);
 }
 
 static void fill(float *x, size_t n, int member, source value)
@@ -115,24 +164,29 @@ static void fill(float *x, size_t n, int member, source value)
 }
 
 /* Of a long vector, which all ranks have summed, each simulates its share, and all have the same bits. */
-static void compare(const layout *l, int p, const float *x, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm,
+static void compare(const layout *l, int p, const float *x, size_t n, const rounding *q, shoal_sum_algorithm algorithm,
                     source value, const char *what)
 {
   enum { LONG = 100000 };
-  size_t wrong = 0, first = 0, step = n > LONG ? (size_t)p : 1;
+  size_t wrong = 0, first = 0, grain = grain_of(q->wire), step = n > LONG ? (size_t)p * grain : grain;
+  float want[SHOAL_WIRE_BLOCK], expected = 0;
   if (n > LONG) {
     uint32_t crc = shoal_crc32c(0, x, n * sizeof *x), ends[2] = { crc, ~crc };
     MPI_Allreduce(MPI_IN_PLACE, ends, 2, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD);
-    CHECK_EQ(ends[0], ~ends[1], "%s, n = %zu, %s, %s: ranks have different bits", what, n, shoal_wire_name(wire),
+    CHECK_EQ(ends[0], ~ends[1], "%s, n = %zu, %s, %s: ranks have different bits", what, n, shoal_wire_name(q->wire),
              shoal_sum_name(algorithm));
   }
-  for (size_t i = n > LONG ? (size_t)rank : 0; i < n; i += step) {
-    float want = simulate(l, i, n, p, wire, algorithm, value);
-    if (memcmp(&want, &x[i], sizeof want) && !wrong++) first = i;
+  for (size_t at = n > LONG ? (size_t)rank * grain : 0; at < n; at += step) {
+    size_t count = SHOAL_MIN(grain, n - at);
+    simulate(l, at, count, n, p, q, algorithm, value, want);
+    for (size_t i = 0; i < count; i++) {
+      if (!memcmp(&want[i], &x[at + i], sizeof *want) || wrong++) continue;
+      first = at + i;
+      expected = want[i];
+    }
   }
-  CHECK(!wrong, "%s, n = %zu, %s, %s: %zu wrong, first [%zu] = %a, not %a", what, n, shoal_wire_name(wire),
-        shoal_sum_name(algorithm), wrong, first, (double)x[first],
-        (double)simulate(l, first, n, p, wire, algorithm, value));
+  CHECK(!wrong, "%s, n = %zu, %s, %s: %zu wrong, first [%zu] = %a, not %a", what, n, shoal_wire_name(q->wire),
+        shoal_sum_name(algorithm), wrong, first, (double)x[first], (double)expected);
 }
 
 static void compare_bytes(const shoal_group *g, const shoal_counters *c, size_t n, shoal_wire wire,
@@ -185,7 +239,7 @@ static void sum_once(shoal_world *w, shoal_group *g, size_t n, shoal_wire wire, 
     CHECK_OK(shoal_exchange_wait(e));
     CHECK_EQ(count_allocations(false), 0, "allocations of %s", shoal_sum_name(algorithm));
     CHECK(shoal_exchange_done(e), "done after wait");
-    compare(&l, p, x, n, wire, algorithm, value, what);
+    compare(&l, p, x, n, &(rounding){ wire, NULL }, algorithm, value, what);
     CHECK_EQ(x[n], 77, "wrote past the end");
     compare_bytes(g, &c, n, wire, algorithm, what);
     shoal_world_set_counters(w, NULL);
@@ -206,6 +260,90 @@ static void group_sums(shoal_world *w, shoal_group *g, const size_t *lengths, si
     }
 }
 
+static uint64_t turn; /* of the sums below */
+
+/* Of very different size from block to block; sums of them are exact, and so is what rounding takes. */
+static float whole_number(uint64_t i, int member)
+{
+  uint32_t h = ((uint32_t)(i + 7919 * turn) + 1) * 2654435761u ^ (uint32_t)member * 40503u;
+  return (float)((int32_t)h >> (15 + (i / 128 + turn) % 17));
+}
+
+/* What a rank keeps, against the simulation's. */
+static void compare_errors(const layout *l, const shoal_exchange *e, size_t n, shoal_sum_algorithm algorithm,
+                           float *const *error, const char *what)
+{
+  size_t kept, begin = 0, len = n;
+  int m = 0, q = 0;
+  const float *kept_here = shoal_exchange_errors(e, &kept);
+  if (algorithm == SHOAL_SUM_SMALL) {
+    m = rank;
+  } else {
+    for (; l->member[m][q] != rank; q = q + 1 < l->count[m] ? q + 1 : (m++, 0)) {}
+    size_t grains = (n + SHOAL_WIRE_BLOCK - 1) / SHOAL_WIRE_BLOCK, each = grains / (size_t)l->owners;
+    size_t more = grains % (size_t)l->owners, at = (size_t)q;
+    begin = SHOAL_MIN((at * each + SHOAL_MIN(at, more)) * SHOAL_WIRE_BLOCK, n);
+    len = q < l->owners ? SHOAL_MIN((each + (at < more)) * SHOAL_WIRE_BLOCK, n - begin) : 0;
+  }
+  CHECK_EQ(kept, size > 1 && (l->nodes > 1 || algorithm == SHOAL_SUM_SMALL) ? len : 0, "%s, errors of %s", what,
+           shoal_sum_name(algorithm));
+  CHECK(!kept || !memcmp(kept_here, error[m] + begin, kept * sizeof *kept_here), "%s, errors of %s", what,
+        shoal_sum_name(algorithm));
+}
+
+/* Sums in blocks that keep their errors.  In the end all that went in has come out, or is kept. */
+static void kept_errors(shoal_world *w, size_t n, shoal_wire wire, shoal_sum_algorithm algorithm, const char *what)
+{
+  shoal_exchange *e = NULL;
+  shoal_group *g = shoal_world_group(w);
+  float *x = shared_room(g, (n + 1) * sizeof *x), *error[MOST];
+  double *left = room((n + 1) * sizeof *left);
+  memset(left, 0, n * sizeof *left);
+  for (int m = 0; m < size; m++) memset(error[m] = room((n + 1) * sizeof **error), 0, n * sizeof **error);
+  REQUIRE(shoal_exchange_create_sum(g, "kept", n, wire, algorithm, &e) == SHOAL_OK, "create");
+  CHECK_OK(shoal_exchange_keep_errors(e));
+  algorithm = shoal_exchange_algorithm(e);
+  layout l = lay_out(w, g, algorithm);
+  for (turn = 0; turn < 3; turn++) {
+    shoal_counters c = { 0 };
+    shoal_world_set_counters(w, &c);
+    fill(x, n, rank, whole_number);
+    count_allocations(true);
+    CHECK_OK(shoal_exchange_start(e, x, (shoal_event){ 0 }));
+    CHECK_OK(shoal_exchange_wait(e));
+    CHECK_EQ(count_allocations(false), 0, "allocations of %s", shoal_sum_name(algorithm));
+    shoal_world_set_counters(w, NULL);
+    compare(&l, size, x, n, &(rounding){ wire, error }, algorithm, whole_number, what);
+    compare_errors(&l, e, n, algorithm, error, what);
+    compare_bytes(g, &c, n, wire, algorithm, what);
+    for (size_t i = 0; i < n; i++) {
+      for (int r = 0; r < size; r++) left[i] += (double)whole_number(i, r);
+      left[i] -= (double)x[i];
+    }
+  }
+  size_t lost = 0, rounded = 0;
+  for (size_t i = 0; i < n; i++) {
+    rounded += left[i] != 0;
+    for (int m = 0; m < size; m++) left[i] -= (double)error[m][i];
+    lost += left[i] != 0;
+  }
+  CHECK_EQ(lost, 0, "%s, n = %zu, %s, %s", what, n, shoal_wire_name(wire), shoal_sum_name(algorithm));
+  CHECK(rounded || l.nodes == 1 || size == 1 || n < 100, "%s, n = %zu, %s: nothing was rounded", what, n,
+        shoal_wire_name(wire));
+  for (int m = 0; m < size; m++) free(error[m]);
+  free(left);
+  shoal_exchange_destroy(e);
+  shoal_group_unshare(g, x);
+}
+
+static void all_kept_errors(shoal_world *w, bool few, const char *what)
+{
+  static const size_t lengths[] = { 1001, 128, 5003 };
+  for (size_t i = 0; i < (few ? 1 : SHOAL_COUNT(lengths)); i++)
+    for (shoal_sum_algorithm a = SHOAL_SUM_AUTO; a < SHOAL_SUM_ALGORITHMS; a++)
+      kept_errors(w, lengths[i], (i + (size_t)a) % 2 ? SHOAL_WIRE_Q8 : SHOAL_WIRE_Q4, a, what);
+}
+
 static const size_t every[] = { 0, 1, 2, 3, 5, 8, 100, 1001, 4099 };
 static const size_t cut[] = { 1001, 4099 };       /* a limit of 1000 bytes splits their messages */
 static const size_t reordered[] = { 1, 5, 1001 }; /* fewer than, about as many as, and more than there are ranks */
@@ -223,7 +361,7 @@ static void long_sums(shoal_world *w, const char *what)
   for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++) {
     if (a == SHOAL_SUM_SMALL || a == SHOAL_SUM_LEADERS_HALVING) continue;
     sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_F32, a, quick_float, what);
-    sum_once(w, shoal_world_group(w), 700001, SHOAL_WIRE_BF16, a, quick_float, what);
+    sum_once(w, shoal_world_group(w), 700001, a % 2 ? SHOAL_WIRE_BF16 : SHOAL_WIRE_Q8, a, quick_float, what);
   }
 }
 
@@ -232,6 +370,7 @@ static void sums(const char *pretend, size_t max_message)
   shoal_world *w = open_world(pretend, max_message);
   group_sums(w, shoal_world_group(w), max_message ? cut : every, max_message ? SHOAL_COUNT(cut) : SHOAL_COUNT(every),
              pretend ? pretend : "flat");
+  if (pretend) all_kept_errors(w, max_message > 0, pretend);
   if (!max_message) long_sums(w, pretend ? pretend : "flat");
   shoal_world_close(w);
 }
@@ -412,7 +551,7 @@ static void away_once(shoal_world *w, shoal_backend *b, size_t n, shoal_wire wir
     for (int k = 0; k < 2; k++) {
       CHECK_OK(ops->axpby(b, n, 1, (float *)x.at + (size_t)k * n, 0, (float *)x.at + (size_t)k * n));
       CHECK_OK(ops->copy(b, (n + (k == 1)) * sizeof *host, (float *)x.at + (size_t)k * n, host));
-      compare(&l, size, host, n, wire, algorithm, quick_float, what);
+      compare(&l, size, host, n, &(rounding){ wire, NULL }, algorithm, quick_float, what);
       CHECK(k == 0 || host[n] == 77, "wrote past the end");
     }
   }
@@ -433,7 +572,7 @@ static void away(const char *pretend, size_t max_message)
   for (size_t i = 0; i < SHOAL_COUNT(lengths) - (max_message > 0); i++)
     for (shoal_sum_algorithm a = SHOAL_SUM_RING; a < SHOAL_SUM_ALGORITHMS; a++)
       if (a == SHOAL_SUM_SMALL ? lengths[i] <= 2000 : !halves(a) || i >= 3)
-        away_once(w, b, lengths[i], i % 2 ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, pretend);
+        away_once(w, b, lengths[i], i % 2 ? SHOAL_WIRE_F32 : i == 2 ? SHOAL_WIRE_Q4 : SHOAL_WIRE_BF16, a, pretend);
   shoal_world_close(w);
   shoal_backend_close(b);
 }
@@ -527,6 +666,7 @@ static void many_ranks(void)
     shoal_group *g = shoal_world_group(w);
     for (shoal_sum_algorithm a = SHOAL_SUM_HALVING; a < SHOAL_SUM_ALGORITHMS; a++) {
       sum_once(w, g, 5, SHOAL_WIRE_F32, a, any_float, "many ranks");
+      kept_errors(w, 20011, i ? SHOAL_WIRE_Q8 : SHOAL_WIRE_Q4, a, "many ranks");
       sum_once(w, g, 20011, i ? SHOAL_WIRE_F32 : SHOAL_WIRE_BF16, a, any_float, "many ranks");
     }
     for (int root = 0; root < size; root += size - 1) {

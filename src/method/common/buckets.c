@@ -106,7 +106,7 @@ static void print_choice(const shoal_buckets *s)
   for (int a = SHOAL_SUM_ALGORITHMS - 1; a > SHOAL_SUM_AUTO; a--)
     if (count[a]) shoal_str_add(&text, "%s %zu %s", text.text ? "," : "", count[a], shoal_sum_name(a));
   shoal_info("%s: %zu bucket%s, %s as %s:%s", s->title, s->n, s->n == 1 ? "" : "s",
-             shoal_format_bytes((double)elements * (double)shoal_wire_bytes(s->wire), size, sizeof size),
+             shoal_format_bytes((double)shoal_wire_bytes(s->wire, elements), size, sizeof size),
              shoal_wire_name(s->wire), text.text ? text.text : " nothing");
   shoal_str_free(&text);
 }

@@ -196,6 +196,120 @@ static void follows_outer(const char *pretend, const outer_case *c)
   method_rig_close(&m);
 }
 
+/* Changes in 8 and 4 bits between two nodes.  Weights are set by hand, to numbers with which all of it is exact but the rounding
+ * to blocks, which is worked out here; so all bits must be equal. */
+typedef struct {
+  const char *settings;
+  int bits;
+  uint64_t fragments, overlap;   /* with a period of 2, after an epoch that is synchronous */
+  double mixing, rate, momentum; /* rate and momentum: of nesterov */
+} bits_case;
+
+static double set_weight(uint64_t step, int r, size_t i)
+{
+  uint32_t h = ((uint32_t)i + 1) * 2654435761u ^ (uint32_t)(step * 8 + (uint64_t)r + 1) * 40503u * 2654435769u;
+  return (double)((int32_t)h >> 20) / (i % 300 < 128 ? 256 : 16);
+}
+
+/* Rounds the elements at .. end of x, in blocks from `first` on, and keeps what that takes. */
+static void round_blocks(int bits, size_t first, size_t at, size_t end, double *x, double *error)
+{
+  for (size_t b = first; b < end; b += SHOAL_WIRE_BLOCK) {
+    size_t stop = SHOAL_MIN(b + SHOAL_WIRE_BLOCK, end);
+    double largest = 0, s = 0x1p-40;
+    if (b < at) continue;
+    for (size_t i = b; i < stop; i++) largest = fmax(largest, fabs(x[i] += error[i]));
+    while (nearbyint(largest / s) >= 1 << (bits - 1)) s *= 2;
+    for (size_t i = b; i < stop; i++) {
+      double sent = nearbyint(x[i] / s) * s;
+      error[i] = x[i] - sent;
+      x[i] = sent;
+    }
+  }
+}
+
+/* One node sends its sum for the half that the other owns; the owner adds its own and rounds what all get. */
+static void sum_of_two(int bits, size_t first, size_t n, int owners, double *sum[2], double *error[2], double *out)
+{
+  size_t shard = first, left = (n + SHOAL_WIRE_BLOCK - 1) / SHOAL_WIRE_BLOCK;
+  for (int q = 0; q < owners; q++) {
+    size_t blocks = left / (size_t)(owners - q) + (left % (size_t)(owners - q) > 0), half = (blocks + 1) / 2;
+    size_t cut[3] = { shard, SHOAL_MIN(shard + half * SHOAL_WIRE_BLOCK, first + n),
+                      SHOAL_MIN(shard + blocks * SHOAL_WIRE_BLOCK, first + n) };
+    for (int m = 0; m < 2; m++) {
+      round_blocks(bits, first, cut[m], cut[m + 1], sum[1 - m], error[1 - m]);
+      for (size_t i = cut[m]; i < cut[m + 1]; i++) sum[m][i] += sum[1 - m][i];
+      round_blocks(bits, first, cut[m], cut[m + 1], sum[m], error[m]);
+      for (size_t i = cut[m]; i < cut[m + 1]; i++) out[i] = sum[m][i];
+    }
+    left -= blocks;
+    shard = cut[2];
+  }
+}
+
+static void follows_bits(const char *pretend, const bits_case *c)
+{
+  method_rig m;
+  method_rig_setup setup = { pretend, "local-sgd", c->settings, 3, 4, (uint64_t)size * 2, 0, false };
+  method_rig_open(&m, &setup);
+  const shoal_place *places = shoal_world_topo(m.world)->places;
+  const size_t n = m.run.form->params->n, lines = n / 16;
+  double *x = room(n * sizeof *x), *v = room(n * sizeof *v), *got = room(n * sizeof *got);
+  double *sum[2], *error[2];
+  int count[2] = { 0, 0 };
+  for (int k = 0; k < 2; k++) memset(error[k] = room(n * sizeof **error), 0, n * sizeof **error);
+  for (int k = 0; k < 2; k++) sum[k] = room(n * sizeof **sum);
+  for (int r = 0; r < size; r++) count[places[r].node]++;
+  memset(v, 0, n * sizeof *v);
+  for (size_t i = 0; i < n; i++) x[i] = set_weight(99, 0, i);
+  for (uint64_t step = 0; step < 12; step++) {
+    for (size_t i = 0; i < n; i++) m.run.form->params->w[i] = (float)(step < 4 ? x[i] : set_weight(step, rank, i));
+    REQUIRE(method_rig_step(&m, 0, 1) == SHOAL_OK, "step %d", (int)step);
+    for (uint64_t f = 0; step >= 4 && f < c->fragments; f++) { /* x was taken at the switch */
+      size_t first = f * lines / c->fragments * 16,
+             end = f + 1 == c->fragments ? n : (f + 1) * lines / c->fragments * 16;
+      uint64_t at = f * 2 / c->fragments;
+      if (step % 2 == at) {
+        for (size_t i = first; i < end; i++) sum[0][i] = sum[1][i] = 0;
+        for (int r = 0; r < size; r++)
+          for (size_t i = first; i < end; i++) sum[places[r].node][i] += set_weight(step, r, i) - x[i];
+        sum_of_two(c->bits, first, end - first, SHOAL_MIN(count[0], count[1]), sum, error, got);
+      }
+      bool collects = step >= 4 + at + c->overlap && (step - c->overlap) % 2 == at;
+      for (size_t i = first; i < end; i++) {
+        double expected = set_weight(step, rank, i);
+        if (collects) {
+          v[i] = c->momentum * v[i] - got[i] / size;
+          x[i] -= c->rate * (c->momentum * v[i] - got[i] / size);
+          expected = c->mixing * expected + (1 - c->mixing) * x[i];
+        }
+        REQUIRE((double)m.run.form->params->w[i] == expected, "%s, %s, step %d: [%zu] = %.9g, not %.9g", pretend,
+                c->settings, (int)step, i, (double)m.run.form->params->w[i], expected);
+      }
+    }
+  }
+  free(x);
+  free(v);
+  free(got);
+  for (int k = 0; k < 2; k++) {
+    free(sum[k]);
+    free(error[k]);
+  }
+  method_rig_close(&m);
+}
+
+static const bits_case bits_cases[] = {
+  { "optim.momentum=0 method.period=2 method.switch_epoch=1 method.outer_bits=8", 8, 1, 0, 0, 1, 0 },
+  { "optim.momentum=0 method.period=2 method.switch_epoch=1 method.outer_bits=4 method.fragments=2", 4, 2, 0, 0, 1, 0 },
+  { "optim.momentum=0 method.period=2 method.switch_epoch=1 method.outer_bits=8 method.fragments=2 method.overlap=1 "
+    "method.mixing=0.5",
+    8, 2, 1, 0.5, 1, 0 },
+  { "optim.momentum=0 method.period=2 method.switch_epoch=1 method.outer_bits=4 method.outer=nesterov "
+    "method.outer_lr=0.5 "
+    "method.outer_momentum=0.5",
+    4, 1, 0, 0, 0.5, 0.5 },
+};
+
 /* The model for evaluation is the mean of all ranks, and making it changes nothing. */
 static void observes(const char *pretend)
 {
@@ -265,6 +379,8 @@ int main(void)
     count_averages(pretend);
     for (size_t o = 0; o < SHOAL_COUNT(outers); o++)
       if (size > 1 || outers[o].slowmo || outers[o].nesterov) follows_outer(pretend, &outers[o]); /* else plain SGD */
+    bool two = strcmp(pretend, "2x1") == 0 || strcmp(pretend, "2x2") == 0;
+    for (size_t o = 0; two && o < SHOAL_COUNT(bits_cases); o++) follows_bits(pretend, &bits_cases[o]);
     observes(pretend);
   }
   return mpi_done();

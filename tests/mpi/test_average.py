@@ -94,6 +94,15 @@ def test_localsgd_neutral(glyphs):
     for name, more in (("parts", sets(method__fragments=2)), ("overlap", sets(method__overlap=1))):
         assert "averaged over 3 ranks every 4 steps" in train(3, name, *o, *more).stdout
         assert_differ(newest("plain"), newest(name), f"{name} has no effect", "--only", "model/", "--tolerance", "1e-4")
+    # Few bits are close to the plain average; between the ranks of one node they have no effect.
+    loss = [float(column("plain", "train_loss")[-1][0])]
+    for bits in (8, 4):
+        assert f"as changes of {bits} bits between nodes" in train(3, f"bits{bits}", *o, *sets(method__outer_bits=bits)).stdout
+        assert_differ(newest("plain"), newest(f"bits{bits}"), f"{bits} bits are 32", "--only", "model/")
+        loss.append(float(column(f"bits{bits}", "train_loss")[-1][0]))
+    assert abs(loss[1] - loss[0]) < 0.02 and abs(loss[2] - loss[0]) < 0.05, f"{loss}"
+    r = train(3, "near", *options, *LOCAL, "--topo", "1x3", *sets(data__global_batch=26, method__period=4, method__outer_bits=8))
+    assert "method.outer_bits is 8, but all ranks are on one node" in r.stderr and "as changes" not in r.stdout, r.stderr
     # Fewer samples than ranks: those without any join in the average.
     few = [*MLP, *sets(run__epochs=1, run__steps=6, data__global_batch=3)]
     train(1, "few1", *few)
@@ -111,7 +120,7 @@ def test_localsgd_resume(glyphs):
     resume_everywhere("flat", 4, 21, *options, "--topo", "2x2",
                       *sets(method__period=4, method__switch_epoch=1, method__outer="slowmo"))
     resume_everywhere("level", 3, 27, *options, "--topo", "2,1",
-                      *sets(method__period=5, method__node_level="true", method__outer="nesterov"))
+                      *sets(method__period=5, method__node_level="true", method__outer="nesterov", method__overlap=2, method__outer_bits=8))
     resume_everywhere("parts", 4, 21, *options, "--topo", "2x2",
                       *sets(method__period=5, method__fragments=2, method__overlap=3, method__outer="nesterov"))
     stop = ["--allow-faults", *sets(fault__stop_step=9)]

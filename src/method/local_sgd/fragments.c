@@ -13,6 +13,7 @@ struct shoal_fragment {
 };
 
 static const char algorithm_saved[] = "method/average_algorithm", count_saved[] = "method/fragments";
+static const char wire_saved[] = "method/outer_wire"; /* F32 where it is missing */
 
 /* ---------------------------------------------------------------------------------------------------- open, close */
 
@@ -20,16 +21,18 @@ static const char algorithm_saved[] = "method/average_algorithm", count_saved[] 
 static shoal_status plan_sums(shoal_run *r, shoal_fragments *s, shoal_sum_algorithm algorithm)
 {
   const uint64_t count = s->plan->fragments;
+  shoal_status st = SHOAL_OK;
   for (uint64_t f = 0; f < count; f++) {
     shoal_fragment *part = &s->parts[f];
     char name[48] = "average";
     if (count > 1) snprintf(name, sizeof name, "average of fragment %llu", (unsigned long long)f);
     shoal_exchange_destroy(part->average);
     part->average = NULL;
-    SHOAL_TRY(shoal_exchange_create_sum(r->all, name, part->n, SHOAL_WIRE_F32, algorithm, &part->average));
+    SHOAL_TRY(shoal_exchange_create_sum(r->all, name, part->n, s->outer->wire, algorithm, &part->average));
     algorithm = shoal_exchange_algorithm(part->average);
+    if (st == SHOAL_OK) st = shoal_exchange_keep_errors(part->average);
   }
-  return SHOAL_OK;
+  return shoal_group_agree(r->all, st);
 }
 
 static shoal_status cut(const shoal_run *r, shoal_fragments *s)
@@ -87,12 +90,11 @@ static float *sum_of(const shoal_fragments *s, const shoal_fragment *part)
 static shoal_status start(shoal_run *r, const shoal_fragments *s, shoal_fragment *part)
 {
   uint64_t t0 = shoal_now_ns(), bytes[SHOAL_LINK_COUNT];
-  const float *w = r->form->params->w + part->first;
   part->under_way = true;
-  SHOAL_TRY(r->backend->ops->copy(r->backend, part->n * sizeof *w, w, sum_of(s, part)));
+  SHOAL_TRY(shoal_outer_send(r, s->outer, part->first, part->n, sum_of(s, part)));
   shoal_exchange_stamp(part->average, r->step);
   SHOAL_TRY(shoal_exchange_start(part->average, sum_of(s, part), shoal_backend_mark(r->backend)));
-  shoal_exchange_bytes(r->all, part->n, SHOAL_WIRE_F32, shoal_exchange_algorithm(part->average), bytes);
+  shoal_exchange_bytes(r->all, part->n, s->outer->wire, shoal_exchange_algorithm(part->average), bytes);
   for (int link = 0; link < SHOAL_LINK_COUNT; link++) r->sent[link] += bytes[link];
   shoal_trace_span(r->trace, SHOAL_TRACE_OTHER, s->op, t0, shoal_now_ns());
   return SHOAL_OK;
@@ -148,15 +150,25 @@ static const char *sum_name(uint64_t f, char name[32])
   return name;
 }
 
+static const char *error_name(uint64_t f, char name[48])
+{
+  snprintf(name, 48, "outer_error_%llu", (unsigned long long)f);
+  return name;
+}
+
 shoal_status shoal_fragments_put(const shoal_run *r, const shoal_fragments *s, shoal_ckpt_writer *c)
 {
   SHOAL_TRY(shoal_fragments_finish(s));
   shoal_ckpt_put_i64(c, algorithm_saved, (int64_t)shoal_fragments_algorithm(s));
   shoal_ckpt_put_i64(c, count_saved, (int64_t)s->plan->fragments);
+  if (s->outer->wire != SHOAL_WIRE_F32) shoal_ckpt_put_i64(c, wire_saved, (int64_t)s->outer->wire);
   for (uint64_t f = 0; f < s->plan->fragments; f++) {
     const shoal_fragment *part = &s->parts[f];
     const uint64_t n = part->n;
-    char name[32];
+    size_t kept;
+    const float *error = shoal_exchange_errors(part->average, &kept);
+    char name[32], own[48];
+    if (s->outer->wire != SHOAL_WIRE_F32) shoal_ckpt_put_arena_replica(c, r->backend, error_name(f, own), kept, error);
     if (part->under_way) shoal_ckpt_put_arena(c, r->backend, sum_name(f, name), 1, &n, sum_of(s, part));
   }
   return SHOAL_OK;
@@ -171,15 +183,34 @@ static shoal_status get_algorithm(shoal_run *r, shoal_fragments *s, const shoal_
   return plan_sums(r, s, (shoal_sum_algorithm)then);
 }
 
-/* Checkpoints of before there were fragments do not say how many. */
+/* What this rank kept, if it has the same shard.  Of other bits it is as good. */
+static shoal_status get_error(const shoal_run *r, const shoal_fragments *s, uint64_t f, const shoal_ckpt *c)
+{
+  char own[48], name[80];
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  size_t kept;
+  float *error = shoal_exchange_errors(s->parts[f].average, &kept);
+  snprintf(name, sizeof name, "replica/%d/%s", shoal_world_rank(r->world), error_name(f, own));
+  if (!kept || !shoal_ckpt_has(c, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  return ndim == 1 && dims[0] == kept ? shoal_ckpt_get(c, name, SHOAL_F32, kept, error) : SHOAL_OK;
+}
+
+/* Checkpoints of before there were fragments do not say how many.  Nothing of a run that sent weights is of
+ * use to one that sends changes, nor the other way about. */
 shoal_status shoal_fragments_get(shoal_run *r, shoal_fragments *s, const shoal_ckpt *c)
 {
-  int64_t count = 1;
+  int64_t count = 1, wire = SHOAL_WIRE_F32;
+  if (shoal_ckpt_has(c, wire_saved)) SHOAL_TRY(shoal_ckpt_get_i64(c, wire_saved, &wire));
+  if ((wire == SHOAL_WIRE_F32) != (s->outer->wire == SHOAL_WIRE_F32)) return SHOAL_OK;
   SHOAL_TRY(get_algorithm(r, s, c));
   if (shoal_ckpt_has(c, count_saved)) SHOAL_TRY(shoal_ckpt_get_i64(c, count_saved, &count));
   for (uint64_t f = 0; (uint64_t)count == s->plan->fragments && f < s->plan->fragments; f++) {
     shoal_fragment *part = &s->parts[f];
     char name[32];
+    SHOAL_TRY(get_error(r, s, f, c));
     part->under_way = shoal_ckpt_has(c, sum_name(f, name));
     if (part->under_way) SHOAL_TRY(shoal_ckpt_get_arena(c, r->backend, name, part->n, sum_of(s, part)));
   }

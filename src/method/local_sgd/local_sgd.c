@@ -15,7 +15,8 @@
  * A gradient is the mean over the samples of the ranks that share it.  In a step that ends in an average, ranks are
  * weighted by their samples instead, so that with H = 1 unequal shares (the last batch, more ranks than samples) give
  * the mean over all samples, as in sync.
- * With method.outer the averaged change is the gradient of another optimizer: outer.h.  With method.fragments parts of the model
+ * With method.outer the averaged change is the gradient of another optimizer, and with method.outer_bits it is sent in fewer bits:
+ * outer.h.  With method.fragments parts of the model
  * are averaged at different steps, with method.overlap while the next steps are computed: schedule.h.  What a rank has done
  * meanwhile is kept in part: w ← α w + (1 - α) x, with the model x that comes out of the average.
  *
@@ -28,6 +29,7 @@
 #include "method/common/buckets.h"
 #include "method/local_sgd/fragments.h"
 #include "method/method.h"
+#include <string.h>
 
 typedef struct {
   shoal_local_sgd_plan plan;
@@ -119,6 +121,11 @@ static void warn_if_ineffective(const shoal_run *r, const local_state *s)
 {
   double steps = r->epochs * (double)r->steps_per_epoch;
   if (shoal_world_rank(r->world) != 0 || shoal_group_size(r->all) == 1) return;
+  if (s->outer.wire == SHOAL_WIRE_F32 && strcmp(shoal_config_string(r->config, "method.outer_bits"), "32") != 0)
+    shoal_warn(
+        "method.outer_bits is %s, but all ranks are on one node, where parameters are averaged as they are: it has no "
+        "effect here",
+        shoal_config_string(r->config, "method.outer_bits"));
   if ((double)s->plan.switch_epoch >= r->epochs)
     shoal_warn("method.switch_epoch is %llu, but the run ends after %g epochs: all of it is synchronous",
                (unsigned long long)s->plan.switch_epoch, r->epochs);
@@ -130,7 +137,7 @@ static void warn_if_ineffective(const shoal_run *r, const local_state *s)
 static void print_plan(const shoal_run *r, const local_state *s)
 {
   const shoal_local_sgd_plan *p = &s->plan;
-  char from[64] = "", parts[64] = "", overlap[96] = "", outer[96] = "";
+  char from[64] = "", parts[64] = "", overlap[96] = "", outer[96] = "", bits[64] = "";
   if (shoal_group_size(r->all) == 1 && s->outer.kind == SHOAL_OUTER_NONE) {
     shoal_info("local-sgd: with one rank there is nothing to average: this is plain SGD");
     return;
@@ -140,12 +147,15 @@ static void print_plan(const shoal_run *r, const local_state *s)
   if (p->overlap)
     snprintf(overlap, sizeof overlap, ", beside %llu step%s, of whose result %g is kept",
              (unsigned long long)p->overlap, p->overlap == 1 ? "" : "s", (double)s->averages.mixing);
-  if (s->outer.kind != SHOAL_OUTER_NONE)
+  if (s->outer.wire != SHOAL_WIRE_F32)
+    snprintf(bits, sizeof bits, ", as changes of %s bits between nodes",
+             shoal_config_string(r->config, "method.outer_bits"));
+  if (s->outer.kind == SHOAL_OUTER_SLOWMO || s->outer.kind == SHOAL_OUTER_NESTEROV)
     snprintf(outer, sizeof outer, "; then a step of %s, rate %g, momentum %g",
              shoal_config_string(r->config, "method.outer"), (double)s->outer.lr, (double)s->outer.momentum);
-  shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s%s, %s%s%s%s", shoal_group_size(r->all),
+  shoal_info("local-sgd: parameters averaged over %d ranks every %llu step%s%s, %s%s%s%s%s", shoal_group_size(r->all),
              (unsigned long long)p->period, p->period == 1 ? "" : "s", parts,
-             shoal_sum_name(shoal_fragments_algorithm(&s->averages)), overlap, from, outer);
+             shoal_sum_name(shoal_fragments_algorithm(&s->averages)), bits, overlap, from, outer);
 }
 
 static shoal_status local_open(shoal_run *r, void *state)
@@ -325,14 +335,14 @@ const shoal_method shoal_method_local_sgd = {
       "stays local.  With method.fragments and method.overlap parts of the model are averaged one after another,\n"
       "while the next steps are computed.  With method.outer the averaged change is the gradient of a second\n"
       "optimizer, with momentum: SlowMo's, or DiLoCo's (nesterov), which make longer periods cost less accuracy.\n"
+      "With method.outer_bits changes are sent between nodes in 16, 8 or 4 bits, and what rounding takes later.\n"
       "Evaluation and checkpoints use the mean over all ranks, which does not change the weights of any rank.",
   .source =
       "Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019; Lin, Stich, Patel, Jaggi, Don't Use Large "
       "Mini-Batches, Use Local SGD, ICLR 2020; Wang et al., SlowMo, ICLR 2020; Douillard et al., DiLoCo, 2023, and "
-      "Streaming DiLoCo, 2025",
-  .memory = "each rank's own weights and statistics, of which the mean is kept, averages under way, and the outer "
-            "optimizer's "
-            "momentum",
+      "Streaming DiLoCo, 2025; Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019",
+  .memory = "each rank's own weights and statistics, of which the mean is kept, averages under way, what rounding took "
+            "from changes, and the outer optimizer's momentum",
   .options = options,
   .state_size = sizeof(local_state),
   .trains = SHOAL_TRAINS_OWN,

@@ -85,20 +85,23 @@ def _axes(height: float = HEIGHT) -> tuple[Drawing, Any]:
     return drawing, drawing.subplots()
 
 
-def with_unit(values: Array, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """The unit, of (size, name) in falling order, in which the largest value is at least 1."""
+Units = Sequence[tuple[float, float, str]]  # from which value on, its size, its name; falling
+
+
+def _each_from(*units: tuple[float, str]) -> Units:
+    """Units that are used from 1 of them on."""
+    return [(size, size, name) for size, name in units]
+
+
+SECONDS = _each_from((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+TRAINED = [(7200.0, 3600.0, "h"), (120.0, 60.0, "min"), *_each_from((1.0, "s"), (1e-3, "ms"))]
+BYTES = _each_from((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+
+
+def with_unit(values: Array, units: Units) -> tuple[float, str]:
+    """Size and name of the unit for the largest value."""
     most = float(np.nanmax(values)) if len(values) and np.isfinite(values).any() else 0.0
-    return next(((size, name) for size, name in units if most >= size), units[-1])
-
-
-SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-TRAINED = ((2 * 3600.0, "h"), (120.0, "min"), (1.0, "s"), (1e-3, "ms"))
-BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-
-
-def _unit_of_time(values: Array) -> tuple[float, str]:
-    size, name = with_unit(values, TRAINED)
-    return {"h": 3600.0, "min": 60.0}.get(name, size), name
+    return next(((size, name) for least, size, name in units if most >= least), units[-1][1:])
 
 
 def _plain(x: float, _: int = 0) -> str:
@@ -195,7 +198,7 @@ def training(runs: Sequence[Run]) -> list[Figure]:
             have = np.concatenate([d[x].to_numpy(float) for d in data])
             if not np.isfinite(have).any() or (over == "bytes" and not np.nanmax(have) > 0):
                 continue
-            size, unit = _unit_of_time(have) if over == "time" else with_unit(have, BYTES) if over == "bytes" else (1.0, "")
+            size, unit = with_unit(have, TRAINED) if over == "time" else with_unit(have, BYTES) if over == "bytes" else (1.0, "")
             drawing, axes = _axes()
             for (name, style), table in zip(labels, data):
                 for column in columns:
@@ -313,7 +316,7 @@ def wait_heat(run: Run) -> Optional[Figure]:
     if not len(run.steps):
         return None
     edges, share = run.wait_share(HEAT_BINS)
-    size, unit = _unit_of_time(edges)
+    size, unit = with_unit(edges, TRAINED)
     ranks = run.ranks["rank"].to_numpy()
     drawing, axes = _axes(min(4.6, max(1.7, 1.1 + 0.2 * len(ranks))))
     axes.grid(False)
@@ -371,7 +374,7 @@ def bytes_per_link(run: Run) -> Optional[Figure]:
                   "votes and losses.", table, drawing)
 
 
-def _quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
+def _quantity(value: float, units: Units) -> str:
     if not math.isfinite(value):
         return "–"
     size, name = with_unit(np.array([value]), units)

@@ -43,7 +43,7 @@ class Report:
     figures: dict[str, Figure]
 
 
-def quantity(value: float, units: Sequence[tuple[float, str]], digits: int = 3) -> str:
+def quantity(value: float, units: figures.Units, digits: int = 3) -> str:
     if not math.isfinite(value):
         return "–"
     size, unit = figures.with_unit(np.array([abs(value)]), units)
@@ -255,7 +255,7 @@ class _Page:
         items: list[Optional[Figure]] = []
         if table["time to target, s"].notna().any():
             values = table["time to target, s"].to_numpy(float)
-            size, unit = figures._unit_of_time(values)
+            size, unit = figures.with_unit(values, figures.TRAINED)
             origin = "given by --target" if self.target is not None else "the best that three quarters of the runs reached"
             items.append(figures.bars("time-to-target", f"Time to {self._target_name()}", f"Training time; the target is {origin}. "
                                       "Bars of one method have one colour.", names, values / size, f"time, {unit}", colours, table))

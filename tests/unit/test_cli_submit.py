@@ -222,6 +222,7 @@ def test_array(work):
     submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", "--set", "run.epochs=1")
     r = submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", code=2)
     assert "runs/blobs-array/sync-seed1.yaml is there, and says something else" in r.stderr
+    assert "go on with another setting by sbatch runs/blobs-array/job.sbatch --set run.epochs=20" in r.stderr, r.stderr
     # What takes a list is no array; numbers are, each with the option's name.
     assert "--array" not in submit("run.yaml", "--set", "model.widths=8,4", "--print").stdout
     text = submit("run.yaml", "--set", "optim.lr=0.1,0.2", "--print").stdout

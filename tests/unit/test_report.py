@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -19,7 +20,7 @@ pytest.importorskip("matplotlib", reason="python3-matplotlib is not installed")
 
 import browser
 import traces
-from harness import PLAIN_ENV, program, read, said
+from harness import PLAIN_ENV, ROOT, program, read, said
 from harness import run as run_process
 
 STEP, WAIT, FORWARD, EXCHANGE, EVALUATION = 9, 4, 0, 3, 7
@@ -125,6 +126,10 @@ def study(made, work):
 
 def test_numbers():
     """Throughput, serial share, bytes, waits and node-hours are those that the runs were made of."""
+    sys.path.insert(0, f"{ROOT}/analysis")
+    from shoal_analysis import figures, report
+    for seconds, text in ((119, "119 s"), (120, "2 min"), (186.2, "3.1 min"), (7199, "120 min"), (7200, "2 h"), (9000, "2.5 h"), (0.5, "500 ms")):
+        assert report.quantity(seconds, figures.TRAINED).replace("\u202f", " ") == text, text
     page = Read(read("study.html"))
     runs = {r["run"]: r for r in page.rows("runs")}
     for n in (1, 2, 4, 8):

@@ -73,7 +73,8 @@ static void pack_block(int bits, size_t n, const float *x, uint8_t *to)
 static void unpack_block(int bits, size_t n, const uint8_t *from, float *x)
 {
   uint16_t codes[SHOAL_WIRE_BLOCK];
-  int e = (int8_t)*from;
+  int8_t e;
+  memcpy(&e, from, sizeof e);
   shoal_quant_unpack(bits, n, from + 1, codes);
   points_of(bits, e == SHOAL_QUANT_FULL ? NAN : ldexpf(1, e), n, codes, x);
 }

@@ -374,14 +374,68 @@ static shoal_status look_for_classes(const char *folder, const char *name, bool 
   return st;
 }
 
+/* How many images lie in a folder itself. */
+static shoal_status count_images(const char *folder, size_t *out)
+{
+  shoal_texts files = { 0 };
+  shoal_error ignored;
+  shoal_image look;
+  shoal_status st = list_folder(folder, FILES, &files);
+  *out = 0;
+  for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
+    char *path = shoal_path_join(folder, files.at[i]);
+    *out += shoal_image_look(path, &look) != SHOAL_OK || look.width > 0;
+    shoal_error_take(&ignored);
+    free(path);
+  }
+  shoal_texts_free(&files);
+  return st;
+}
+
+/* Whether a folder that is called as a split has no folders of classes, as Kaggle's test: its images are to be predicted. */
+static shoal_status is_flat(const char *folder, const char *name, bool *out)
+{
+  bool classes;
+  size_t n = 0;
+  char word[SHOAL_WORD];
+  SHOAL_TRY(look_for_classes(folder, name, out, &classes));
+  *out = !*out;
+  if (!*out) return SHOAL_OK;
+  char *path = shoal_path_join(folder, name);
+  shoal_status st = count_images(path, &n);
+  if (st == SHOAL_OK && n)
+    shoal_warn("%s: its %zu image%s in no folder of a class, so left out; to predict %s: mkdir -p NEW/all && cp %s/* "
+               "NEW/all && "
+               "shoal data import images NEW --test-share 0 -o NEW.h5",
+               path, n, n > 1 ? "s are" : " is", n > 1 ? "them" : "it", shoal_shell_word(path, word));
+  else if (st == SHOAL_OK)
+    shoal_warn("%s is left out: it has no folders of classes", path);
+  free(path);
+  return st;
+}
+
+static void keep_others(shoal_texts *inside, const bool *drop)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < inside->n; i++)
+    if (drop[i])
+      free(inside->at[i]);
+    else
+      inside->at[kept++] = inside->at[i];
+  inside->n = kept;
+}
+
 /* Beside folders called train and test, what holds classes is for training, too, and what holds none is left out; so is val
  * beside test. */
 static shoal_status keep_splits(const shoal_import_args *a, const char *folder, shoal_texts *inside)
 {
-  size_t kept = 0;
   bool *drop;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(inside->n + 1, &drop));
+  for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++)
+    if (shoal_import_names_split(inside->at[i])) st = is_flat(folder, inside->at[i], &drop[i]);
+  keep_others(inside, drop);
+  memset(drop, 0, inside->n * sizeof *drop);
   shoal_import_leave_out(a, (const char *const *)inside->at, inside->n, drop);
   for (size_t i = 0; st == SHOAL_OK && i < inside->n; i++) {
     bool folders = true, classes = true;
@@ -394,12 +448,7 @@ static shoal_status keep_splits(const shoal_import_args *a, const char *folder, 
       shoal_warn("%s/%s is left out: it stands beside train and has no %s", folder, inside->at[i],
                  folders ? "images in folders of classes" : "folders of classes");
   }
-  for (size_t i = 0; i < inside->n; i++)
-    if (drop[i])
-      free(inside->at[i]);
-    else
-      inside->at[kept++] = inside->at[i];
-  inside->n = kept;
+  keep_others(inside, drop);
   free(drop);
   return st;
 }
@@ -459,9 +508,11 @@ static const char *why_none(const class_folder *f, char *buf, size_t cap)
 {
   char others[48] = "";
   size_t n;
-  if (f->others > 1) snprintf(others, sizeof others, " and %zu other file%s", f->others - 1, f->others > 2 ? "s" : "");
   if (f->others) {
     const shoal_alien found = find_other(f->other, &n);
+    if (f->others > 1)
+      snprintf(others, sizeof others, "%s and %zu other file%s", found.what || !n ? "," : "", f->others - 1,
+               f->others > 2 ? "s" : "");
     snprintf(buf, cap, "holds only %.80s%s%s%s", shoal_path_base(f->other),
              found.what ? ", which is "
              : n        ? ""
@@ -606,17 +657,33 @@ static void warn_unseen(const images *m)
   if (m->strays) shoal_warn("%s%s in no folder of a class: left out", m->stray, m->strays > 1 ? more : " is");
 }
 
+/* "; mogrify -format png cow/'*'.webp makes PNGs of them", of a folder of images that are neither PNG nor JPEG. */
+static const char *how_to_convert(const class_folder *f, char *buf, size_t cap)
+{
+  char word[SHOAL_WORD];
+  size_t n;
+  const shoal_alien found = f->others ? find_other(f->other, &n) : (shoal_alien){ 0 };
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  const char *ending = f->others ? strrchr(shoal_path_base(f->other), '.') : NULL;
+  buf[0] = '\0';
+  if (found.what && strstr(found.what, " image") && ending && ending[1] &&
+      ending[1 + strspn(ending + 1, letters)] == '\0')
+    snprintf(buf, cap, "; mogrify -format png %s/*%s makes PNGs of them", shoal_shell_word(f->path, word), ending);
+  return buf;
+}
+
 /* Names the folders that are no class, and what was left out of those that are. */
 static void warn_left_out(const images *m, const char *folder)
 {
   size_t none = 0, others = 0;
-  char why[320];
+  char why[320], cure[SHOAL_WORD + 64];
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
     if (f->images && f->others && others == 0) warn_other(f->other);
     if (f->images) others += f->others;
     if (f->images || (f->test && find_trained(m, shoal_path_base(f->path))) || none++ >= SHOWN) continue;
-    shoal_warn("%s has no image and is left out of the classes: it %s", f->path, why_none(f, why, sizeof why));
+    shoal_warn("%s has no image and is left out of the classes: it %s%s", f->path, why_none(f, why, sizeof why),
+               how_to_convert(f, cure, sizeof cure));
   }
   if (none > SHOWN) shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOWN);
   if (m->systems > 1) snprintf(why, sizeof why, " and %zu more such folders are", m->systems - 1);

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zlib
 
+import h5py
 import numpy as np
 import pytest
 
@@ -186,6 +187,10 @@ def test_images_empty_class():
     os.makedirs("clone/a")
     os.rename("set/bee/1.png", "clone/a/1.png")
     assert_one_error(load("images", "clone", code=7), "clone/a/1.png is a pointer of Git LFS without the data: git lfs pull fetches that")
+    for i in range(3):
+        put(f"set/bee/{i}.webp", b"RIFF....WEBPVP8")
+    assert (f"set/bee {left_out} holds only 0.webp, which is a WebP image, and 2 other files; mogrify -format png set/bee/*.webp makes PNGs"
+            in load("images", "set").stderr)
 
 
 def test_images_empty_in_split():
@@ -362,6 +367,23 @@ def test_images_three_splits():
     r = load("images", "set")
     assert "val is for validation, by its name, and left out: test is the test split" in r.stderr
     assert made()[1].tolist() == [0, 0, 1, 1] and made("test")[1].tolist() == [1, 1]
+
+
+def test_images_to_predict():
+    """Kaggle's test beside train and valid: its images have no classes; the command that is printed makes a set to predict of them."""
+    images_of("set/train/a", "set/train/b", "set/valid/a", n=2)
+    images_of("set/test", n=3)
+    r = load("images", "set")
+    assert "its 3 images are in no folder of a class, so left out; to predict them: mkdir" in r.stderr, r.stderr
+    assert made()[1].tolist() == [0, 0, 1, 1] and made("test")[1].tolist() == [0, 0]
+    command = re.search(r"to predict them: (mkdir .*) && shoal (.*)", r.stderr)
+    subprocess.run(command[1], shell=True, check=True)
+    run([program(), *command[2].split()], base=PLAIN_ENV, timeout=30)
+    with h5py.File("NEW.h5") as f:
+        assert f["train/x"].shape[0] == 3
+    shutil.rmtree("set/test")
+    os.mkdir("set/test")
+    assert "set/test is left out: it has no folders of classes" in load("images", "set").stderr and made("test")[1].tolist() == [0, 0]
 
 
 def test_images_unseen():

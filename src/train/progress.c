@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
+#include "data/labels.h"
 #include "slurm/launcher.h"
 #include "train/session.h"
 #include <math.h>
@@ -481,6 +482,43 @@ static void report_tracing(const shoal_session *s)
   shoal_str_free(&command);
 }
 
+/* Cross entropy of guessing by the shares of the classes among the training samples; NAN: not known. */
+static double guessing_loss(const shoal_session *s)
+{
+  const shoal_labels *l;
+  shoal_error ignored;
+  double sum = 0;
+  if (shoal_model_reads_tokens(s->run.model)) return NAN;
+  if (shoal_dataset_labels(s->data.set, &l) != SHOAL_OK) {
+    shoal_error_take(&ignored);
+    return NAN;
+  }
+  for (size_t i = 0; i < l->distinct; i++) {
+    const double share = (double)l->all[i].count[SHOAL_TRAIN] / (double)l->n[SHOAL_TRAIN];
+    if (share > 0) sum -= share * log(share);
+  }
+  return sum;
+}
+
+/* A run that ends no better than by guessing mostly has a rate that does not suit it. */
+static void warn_of_guessing(const shoal_session *s)
+{
+  enum { STEPS = 50 };
+  const double loss = s->record.train_loss, no_better = 0.98, diverged = 1.2,
+               lr = shoal_config_float(s->world.config, "optim.lr");
+  if (s->run.step < STEPS || !s->clock.trained || !isfinite(loss)) return;
+  const double guess = guessing_loss(s);
+  if (!(guess > 0) || loss < no_better * guess || s->record.test_loss < no_better * guess) return;
+  if (loss > diverged * guess)
+    shoal_warn("train loss %.4g is above %.4g, that of guessing by the classes' shares: training diverged; give a "
+               "smaller optim.lr (it is %g)",
+               loss, guess, lr);
+  else
+    shoal_warn("train loss %.4g is that of guessing by the classes' shares (%.4g): nothing was learnt; try an optim.lr "
+               "ten times smaller and ten times larger (it is %g), and see whether labels belong to their samples",
+               loss, guess, lr);
+}
+
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
@@ -508,6 +546,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
              shoal_format_bytes((double)shoal_trace_peak_bytes(), memory, sizeof memory));
   report_tracing(s);
   shoal_info("  files          metrics.csv, log.txt, ckpt/, trace/ in %s", s->world.folder.dir);
+  if (st == SHOAL_OK) warn_of_guessing(s);
   if (st == SHOAL_STOPPED && s->clock.saved_any)
     shoal_info("  to go on       the same command again, from the checkpoint of step %llu",
                (unsigned long long)s->clock.saved_step);

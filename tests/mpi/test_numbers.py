@@ -280,6 +280,16 @@ def test_numbers_end():
         assert len(metrics(f"end{step}")) == step // 14, f'{metrics(f"end{step}")}'
 
 
+def test_numbers_guessing():
+    """A run that has learnt nothing says so, with the rate; one that has, also little, does not."""
+    features("n.h5")
+    net = [*NET, *sets(model__norm="none", run__epochs=5, data__batch=9)]
+    for lr, words in ((0.02, None), (1e-9, "that of guessing by the classes' shares"), (3, "training diverged; give a smaller optim.lr (it is 3)")):
+        r = train(2, f"lr{lr}", *net, *sets(optim__lr=lr))
+        lines = [line for line in r.stderr.splitlines() if "guessing" in line]
+        assert len(lines) == bool(words) and all(words in line for line in lines), f"{lr}: {r.stderr}"
+
+
 def test_numbers_again():
     """A rollback of a run is resumed to the same bits: the order of samples goes by the number of rollbacks, which is saved."""
     features("n.h5")

@@ -64,7 +64,7 @@ typedef struct {
   char *loop; /* the first link to a folder that holds it, or NULL */
   size_t loops;
   char *table;         /* a table beside the folders of the classes, or NULL */
-  char odd_words[128]; /* of the first of these */
+  shoal_str odd_words; /* "a/1.jpg: Corrupt JPEG data; a/2.jpg: ...", of the first SHOWN of these */
 } images;
 
 static void close_images(images *m)
@@ -76,6 +76,7 @@ static void close_images(images *m)
   }
   free(m->folders);
   free(m->stray);
+  shoal_str_free(&m->odd_words);
   free(m->system);
   free(m->loop);
   free(m->table);
@@ -753,8 +754,8 @@ static void warn_moving(const images *m)
 static void warn_odd(const images *m)
 {
   if (m->odd.n)
-    shoal_warn("%zu image%s read in spite of a warning, the first is %s: %s", m->odd.n,
-               m->odd.n > 1 ? "s were" : " was", m->odd.first, m->odd_words);
+    shoal_warn("%zu image%s read in spite of a warning, the first is %s%s", m->odd.n, m->odd.n > 1 ? "s were" : " was",
+               m->odd_words.text, m->odd.n > SHOWN ? "; ..." : "");
 }
 
 /* ---- the data set ---- */
@@ -774,9 +775,9 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, m->files.n), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
   for (size_t i = 0; i < m->files.n; i++) {
-    char odd[sizeof m->odd_words];
+    char odd[128];
     SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd), done);
-    if (odd[0] && m->odd.n == 0) memcpy(m->odd_words, odd, sizeof odd);
+    if (odd[0] && m->odd.n < SHOWN) shoal_str_add(&m->odd_words, "%s%s: %s", m->odd.n ? "; " : "", m->files.at[i], odd);
     if (odd[0]) note(&m->odd, m->files.at[i]);
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, m->test[i] ? SHOAL_TEST : SHOAL_TRAIN, 1, planes, &m->y[i]), done);
   }

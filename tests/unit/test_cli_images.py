@@ -318,6 +318,9 @@ def test_images_harmless_warnings():
     r = load("images", "set", "--test-share", "0")
     assert "1 image was read in spite of a warning, the first is set/a/1.jpg: Corrupt JPEG data" in r.stderr
     assert np.array_equal(made()[0], want)
+    put("set/b/2.jpg", COLOUR_JPEG[:-2] + bytes(range(64)) + COLOUR_JPEG[-2:])
+    assert re.search("2 images were read in spite of a warning, the first is set/a/1.jpg: Corrupt.*; set/b/2.jpg: Corrupt",
+                     load("images", "set", "--test-share", "0").stderr)
     for extra in (chunk(b"iCCP", b"sRGB\0\0" + zlib.compress(bytes(20))), chunk(b"tEXt", b"a\0b")[:-1] + b"?"):
         put("other/a/1.png", png(pixels(1, 5, 6, 3), extra=extra))
         r = load("images", "other", "--test-share", "0")

@@ -4,6 +4,7 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "data/contents.h"
 #include "data/labels.h"
 #include "train/session.h"
@@ -90,6 +91,18 @@ static shoal_status tell_warnings(shoal_session *s, const char *text)
   return st;
 }
 
+static shoal_status check_labelled(const shoal_session *s)
+{
+  const char *names = shoal_dataset_class_names(s->data.set), *path = shoal_dataset_path(s->data.set);
+  char word[SHOAL_WORD];
+  SHOAL_CHECK(
+      !names || strcmp(names, SHOAL_LABELS_NONE) != 0, SHOAL_ERR_IO,
+      "%s has no labels: its samples can be predicted, as shoal predict RUN %s does, and not trained on; import "
+      "the table with the column that is to be learnt, by --label",
+      path, shoal_shell_word(path, word));
+  return SHOAL_OK;
+}
+
 /* What is chosen by evaluations needs some. */
 static shoal_status check_evaluated(const shoal_session *s)
 {
@@ -162,6 +175,7 @@ static shoal_status open_dataset(shoal_session *s)
   st = shoal_dataset_open_all((const char *const *)files.at, files.n, &s->data.set);
   shoal_texts_free(&files);
   if (st == SHOAL_OK) st = take_context(s);
+  if (st == SHOAL_OK) st = check_labelled(s);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
   if (st == SHOAL_OK) st = sum_samples(s);

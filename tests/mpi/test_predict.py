@@ -378,6 +378,8 @@ def test_unlabelled(named):
     shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
     assert np.array_equal(read("bare-p.h5")["probability"], read("p.h5")["probability"]) and set(read("bare-p.h5")["label"]) == {-1}
     assert "no labels to compare with" in shoal("predict", "runs/r", "bare.h5").stdout
+    r = train(2, "bare", *sets(data__file="bare.h5", model__name="mlp", data__batch=2), code=7)
+    assert_one_error(r, "bare.h5 has no labels: its samples can be predicted, as shoal predict RUN bare.h5 does, and not trained on")
     shoal(*"data synth blobs -o blobs.h5 --train 60 --test 0 --features 2 --classes 5".split())
     train(1, "n", *sets(data__file="blobs.h5", model__name="mlp", model__widths="[8]", data__batch=12, run__epochs=9, optim__lr=0.1), "-q")
     assert json.loads(shoal("predict", "runs/n", "bare.h5", "--json").stdout)["labelled"] == 0

@@ -192,8 +192,13 @@ static shoal_status find_shape(import *p)
   return SHOAL_OK;
 }
 
-/* Labels with a row per sample: one-hot ones are mended by argmax, others have no class to be found by it. */
-static shoal_status refuse_rows(const shoal_npy *y)
+static bool has_rows(const shoal_npy *y)
+{
+  return y->ndim == 2 && y->dims[1] > 1;
+}
+
+/* Labels with a row per sample: one-hot ones are read; others have no class to be found. */
+static shoal_status check_rows(const shoal_npy *y)
 {
   const uint8_t *row;
   double *values = NULL;
@@ -212,9 +217,8 @@ static shoal_status refuse_rows(const shoal_npy *y)
   if (why)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: row %" PRIu64 " of labels %s %s", y->path, i - 1, y->name, why);
   else
-    st = SHOAL_FAIL(SHOAL_ERR_IO,
-                    "%s: labels %s are one-hot, %" PRIu64 " numbers per sample; one is expected: save y.argmax(1)",
-                    y->path, y->name, y->dims[1]);
+    shoal_info("%s: labels %s [%" PRIu64 ", %" PRIu64 "] are one-hot: the class is the place of the 1", y->path,
+               y->name, y->dims[0], y->dims[1]);
 done:
   shoal_npy_close(r);
   free(values);
@@ -243,7 +247,11 @@ static shoal_status refuse_unlike(const shoal_npy *first, const shoal_npy *x)
 static shoal_status check_split(const import *p, int s)
 {
   const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
-  if (y->ndim == 2 && y->dims[1] > 1) return refuse_rows(y);
+  SHOAL_CHECK(!has_rows(y) || !p->y[0] || !has_rows(p->y[0]) || y->dims[1] == p->y[0]->dims[1], SHOAL_ERR_IO,
+              "%s: labels %s have %" PRIu64 " numbers per sample, %s of %s has %" PRIu64
+              ": one-hot labels need as many as there are classes",
+              y->path, y->name, y->dims[1], p->y[0]->name, p->y[0]->path, p->y[0]->dims[1]);
+  if (has_rows(y)) SHOAL_TRY(check_rows(y));
   SHOAL_CHECK(
       y->ndim < 3, SHOAL_ERR_IO,
       "%s: labels %s have %d dimensions, one number per sample is expected: save y.reshape(len(y)), or of one-hot rows "
@@ -263,8 +271,16 @@ static shoal_status check_split(const import *p, int s)
 
 static shoal_status label_of(const shoal_npy *y, const uint8_t *row, uint64_t i, int64_t *out)
 {
-  *out = y->kind == 'f' ? 0 : shoal_npy_whole(y, row, 0);
-  if (y->kind != 'f') return SHOAL_OK;
+  *out = 0;
+  if (has_rows(y)) {
+    for (uint64_t k = 0; k < y->dims[1]; k++)
+      if (shoal_npy_real(y, row, k * y->strides[1]) == 1) *out = (int64_t)k;
+    return SHOAL_OK;
+  }
+  if (y->kind != 'f') {
+    *out = shoal_npy_whole(y, row, 0);
+    return SHOAL_OK;
+  }
   double v = shoal_npy_real(y, row, 0);
   SHOAL_CHECK(v == floor(v) && fabs(v) < 0x1p62, SHOAL_ERR_IO,
               "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0%s", y->path, i, y->name, v,
@@ -297,6 +313,7 @@ done:
 
 static shoal_status count_labels(import *p, shoal_labels *l)
 {
+  if (has_rows(p->y[0])) l->stated = (int64_t)p->y[0]->dims[1];
   for (int s = 0; s < 2; s++)
     if (p->y[s]) SHOAL_TRY(read_labels(p, s, l));
   shoal_labels_finish(l);

@@ -173,8 +173,9 @@ static void show_line(FILE *to, const char *prefix, const char *text)
   uint64_t *unread = &logger.unread[to == stderr];
   if (logger.file && poll(&p, 1, *unread ? 0 : PATIENCE_MS) == 0) {
     snprintf(note, sizeof note, "%s ", shoal_wall_clock(stamp, sizeof stamp));
-    if (!(*unread)++)
+    if (logger.unread[0] + logger.unread[1] == 0)
       write_file_line(note, "nobody reads the output of this run: lines that have no room there are only here");
+    ++*unread;
     return;
   }
   if (*unread) {

@@ -22,22 +22,9 @@ static int bits_of(shoal_wire wire)
   return wire == SHOAL_WIRE_Q8 ? 8 : 4;
 }
 
-/* The bits of numbers that are not negative order like the numbers; NaN is above all. */
-SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
-{
-  int32_t largest = 0;
-  for (size_t i = 0; i < n; i++) {
-    int32_t bits;
-    memcpy(&bits, &x[i], sizeof bits);
-    bits &= INT32_MAX;
-    largest = bits > largest ? bits : largest;
-  }
-  return largest;
-}
-
 static int exponent_of(int bits, size_t n, const float *x)
 {
-  int32_t found = largest_bits(n, x);
+  int32_t found = shoal_quant_largest_bits(n, x);
   float largest;
   memcpy(&largest, &found, sizeof largest);
   if (!isfinite(largest)) return SHOAL_QUANT_FULL;

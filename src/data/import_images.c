@@ -267,17 +267,24 @@ static char *folders_command(const images *m, const char *folder)
       shoal_shell_word(m->table, table), comma, shoal_shell_word(folder, files));
 }
 
+static bool is_image(const char *path)
+{
+  shoal_image look;
+  shoal_error ignored;
+  const bool is =
+      shoal_image_look(path, &look) != SHOAL_OK || look.width > 0; /* one that cannot be read is told later */
+  shoal_error_take(&ignored);
+  return is;
+}
+
 /* Images beside the folders of the classes are in none.  One that cannot be read counts, too.  A table may have the classes. */
 static shoal_status find_strays(images *m, const char *folder)
 {
   shoal_texts files = { 0 };
-  shoal_error ignored;
-  shoal_image look;
   shoal_status st = list_folder(folder, FILES, &files);
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *path = shoal_path_join(folder, files.at[i]);
-    const bool image = shoal_image_look(path, &look) != SHOAL_OK || look.width > 0;
-    shoal_error_take(&ignored);
+    const bool image = is_image(path);
     if (image && m->strays++ == 0)
       m->stray = path;
     else if (!image && !m->table && is_table(files.at[i]))
@@ -351,8 +358,6 @@ static shoal_status has_splits(const char *folder, const shoal_texts *inside, bo
 static shoal_status look_for_classes(const char *folder, const char *name, bool *folders, bool *found)
 {
   shoal_texts inside = { 0 };
-  shoal_error ignored;
-  shoal_image look;
   char *path = shoal_path_join(folder, name);
   shoal_status st = list_folder(path, FOLDERS, &inside);
   *folders = inside.n > 0;
@@ -363,8 +368,7 @@ static shoal_status look_for_classes(const char *folder, const char *name, bool 
     st = list_folder(class, FILES, &files);
     for (size_t k = 0; st == SHOAL_OK && k < files.n && !*found; k++) {
       char *file = shoal_path_join(class, files.at[k]);
-      *found = shoal_image_look(file, &look) != SHOAL_OK || look.width > 0; /* one that cannot be read is told later */
-      shoal_error_take(&ignored);
+      *found = is_image(file);
       free(file);
     }
     free(class);
@@ -379,14 +383,11 @@ static shoal_status look_for_classes(const char *folder, const char *name, bool 
 static shoal_status count_images(const char *folder, size_t *out)
 {
   shoal_texts files = { 0 };
-  shoal_error ignored;
-  shoal_image look;
   shoal_status st = list_folder(folder, FILES, &files);
   *out = 0;
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *path = shoal_path_join(folder, files.at[i]);
-    *out += shoal_image_look(path, &look) != SHOAL_OK || look.width > 0;
-    shoal_error_take(&ignored);
+    *out += is_image(path);
     free(path);
   }
   shoal_texts_free(&files);

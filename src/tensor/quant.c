@@ -74,8 +74,7 @@ static uint64_t get_u64(const uint8_t *from)
 
 /* -------------------------------------------------------------------------------------------------------- numbers */
 
-/* The largest |x| as bits, which order like the values; NaN is above all. */
-SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
+SHOAL_WIDE int32_t shoal_quant_largest_bits(size_t n, const float *x)
 {
   int32_t largest = 0;
   for (size_t i = 0; i < n; i++) {
@@ -90,7 +89,8 @@ SHOAL_WIDE static int32_t largest_bits(size_t n, const float *x)
 /* The exponent a block can be sent with, at least `wanted`; FULL if there is none. */
 static int8_t fitting(int wanted, size_t n, const float *x)
 {
-  int beyond = (largest_bits(n, x) >> 23) - 126; /* |x| < 2^beyond; 129 for infinity and NaN, which never fits */
+  int beyond =
+      (shoal_quant_largest_bits(n, x) >> 23) - 126; /* |x| < 2^beyond; 129 for infinity and NaN, which never fits */
   int least = SHOAL_MAX(beyond - MOST_BITS, SHOAL_QUANT_FINEST), e = SHOAL_MAX(wanted, least);
   return (int8_t)(e <= SHOAL_QUANT_COARSEST ? e : SHOAL_QUANT_FULL);
 }
@@ -186,7 +186,7 @@ static bool decode_block(int bits, size_t n, const uint16_t *codes, uint64_t end
   int exponent = (int)(end >> 56 ^ 0x80) - 0x80; /* sign-extended byte */
   bool sound = exponent >= SHOAL_QUANT_FINEST && exponent <= SHOAL_QUANT_COARSEST;
   float inverse = sound ? ldexpf(1, -exponent) : 0;
-  int32_t largest = largest_bits(n, y);
+  int32_t largest = shoal_quant_largest_bits(n, y);
   float key;
   memcpy(&key, &largest, sizeof key);
   if (!sound || !(key * inverse < 0x1p22f - 1)) {

@@ -43,6 +43,8 @@ typedef struct {
   uint32_t turn;
 } shoal_quant;
 
+/** The largest |x| as bits, which order like the values; NaN is above all. */
+int32_t shoal_quant_largest_bits(size_t n, const float *x);
 /** Bytes of n packed codes: ceil(n * bits / 8); for 14 bits, the 8 low and 6 upper bits are rounded up separately. */
 size_t shoal_quant_packed_bytes(int bits, size_t n);
 /** Planar: the low bytes of all codes, then their upper bits (8 each, or 6 for 14 bits, the first code in the lowest

@@ -26,6 +26,7 @@
 #define shoal_cpu_decode         oldest_decode
 #define shoal_cpu_meet           oldest_meet
 #define shoal_cpu_fold           oldest_fold
+#define shoal_quant_largest_bits oldest_quant_largest_bits
 #define shoal_quant_packed_bytes oldest_quant_packed_bytes
 #define shoal_quant_pack         oldest_quant_pack
 #define shoal_quant_unpack       oldest_quant_unpack

@@ -81,9 +81,9 @@ struct shoal_run {
                           the method trains them alike, else NULL.  Set by the method in open, and with its form */
   /* For methods with their own `step`; the loop calls them otherwise.  judge: after each forward pass of training, with
    * its score; of_network: it is the network's own loss.  look: a range of this rank's gradient of `m` is final, and not
-   * yet summed with others. */
+   * yet summed with others; `bad` as it was announced. */
   void (*judge)(shoal_run *r, shoal_score *score, bool of_network);
-  shoal_status (*look)(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count);
+  shoal_status (*look)(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count, size_t *bad);
 };
 
 /* What ranks train, which decides what is equal on all ranks between steps. */

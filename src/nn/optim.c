@@ -191,9 +191,8 @@ static shoal_status find_scale(shoal_optim *o, const shoal_params *p, const shoa
 {
   const shoal_backend_ops *ops = o->backend->ops;
   shoal_optim_seen *seen = o->seen.at;
-  static const double none = 0;
   if (o->config.clip <= 0) return SHOAL_OK;
-  SHOAL_TRY(ops->copy(o->backend, sizeof none, &none, &seen->squares));
+  SHOAL_TRY(ops->fill(o->backend, sizeof seen->squares / sizeof(float), 0, (float *)(void *)&seen->squares));
   for (size_t i = 0; i < n_ranges; i++)
     SHOAL_TRY(ops->sumsq(o->backend, ranges[i].count, p->g + ranges[i].offset, &seen->squares));
   return ops->clip(o->backend, o->config.clip, &seen->squares, &seen->scale);

@@ -5,6 +5,7 @@
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- parameters ---- */
 
@@ -58,6 +59,12 @@ void shoal_params_destroy(shoal_backend *b, shoal_params *p)
 
 /* ---- one operation ---- */
 
+/* Where the backend has what changes from step to step. */
+static shoal_plan_now *now_of(const shoal_plan *p)
+{
+  return p->now.at;
+}
+
 static float *slot_at(const shoal_plan *p, int slot)
 {
   return slot < 0 ? NULL : (float *)(void *)((char *)p->memory.at + p->slot[slot].offset);
@@ -79,7 +86,7 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, sh
                         .saved = slot_at(p, q->saved),
                         .scratch = slot_at(p, p->scratch),
                         .weights_version = p->version,
-                        .at = p->at.at };
+                        .at = &now_of(p)->at };
   for (int k = 0; k < shoal_node_inputs(n); k++) {
     a->x[k] = input_at(p, q, k);
     a->dx[k] = slot_at(p, q->dx[k]);
@@ -160,20 +167,37 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
   return q->op->forward(q->op, &a);
 }
 
-static shoal_status find_loss(shoal_plan *p, const int32_t *y, float grad_scale)
+static shoal_status check_labels(const shoal_plan *p, const int32_t *y)
+{
+  for (int64_t r = 0; r < p->rows; r++)
+    SHOAL_CHECK(y[r] < p->model->classes, SHOAL_ERR_ARG,
+                "label %d in row %lld; must be below %lld, the number of classes", y[r], (long long)r,
+                (long long)p->model->classes);
+  return SHOAL_OK;
+}
+
+static shoal_status set_now(shoal_plan *p, const shoal_address *at, const int32_t *y, float grad_scale)
+{
+  const size_t labels = y ? (size_t)p->rows * sizeof *y : 0;
+  if (at) p->set->at = *at;
+  p->set->grad_scale = grad_scale * (float)p->batch / (float)p->rows; /* a sample's loss is the mean over its labels */
+  if (y) memcpy(p->set->label, y, labels);
+  return y || p->draws ? p->backend->ops->copy(p->backend, sizeof *p->set + labels, p->set, p->now.at) : SHOAL_OK;
+}
+
+static shoal_status find_loss(shoal_plan *p)
 {
   const shoal_backend_ops *ops = p->backend->ops;
   const shoal_planned *last = &p->node[p->model->nodes - 1];
   const float *logits = slot_at(p, p->node[p->logits].y);
   float *dlogits = slot_at(p, p->dlogits);
-  const float scale = grad_scale * (float)p->batch / (float)p->rows; /* a sample's loss is the mean over its labels */
   if (p->dense_logits >= 0) {
     float *dense = slot_at(p, p->dense_logits);
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
-  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, y, p->model->smoothing, scale,
-                              !p->training, dlogits, p->result.at));
+  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, now_of(p)->label, p->model->smoothing,
+                              &now_of(p)->grad_scale, !p->training, dlogits, p->result.at));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
   p->loss_ready = p->training;
@@ -203,13 +227,14 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
               (long long)p->model->classes);
   SHOAL_CHECK(params->products || !p->model->products, SHOAL_ERR_ARG,
               "model %s has weights that are products, its parameters have no room for them", p->model->name);
+  if (y) SHOAL_TRY(check_labels(p, y));
   bool new_weights = p->version == 0 || p->seen_w != params->w || p->seen_version != params->version;
   if (new_weights) p->version++;
   p->seen_w = params->w;
   p->seen_version = params->version;
   p->x = x;
   p->loss_ready = false;
-  if (p->at.at && at) SHOAL_TRY(p->backend->ops->copy(p->backend, sizeof *at, at, p->at.at));
+  SHOAL_TRY(set_now(p, at, y, grad_scale));
   for (int i = 0; i < p->model->nodes; i++) {
     if (!p->node[i].op) continue;
     uint64_t t0 = span_begin(p);
@@ -217,17 +242,27 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
     span_end(p, i, false, t0);
     shoal_backend_poll(p->backend);
   }
-  if (y) SHOAL_TRY(find_loss(p, y, grad_scale));
+  if (y) SHOAL_TRY(find_loss(p));
   return y && score ? shoal_plan_score(p, score) : SHOAL_OK;
 }
 
 /* ---- backward ---- */
 
-static shoal_status announce_node(const shoal_plan *p, int i, shoal_announce_fn announce, void *ctx)
+/* The end of a range was just written, so looking at it costs next to nothing. */
+static shoal_status look(const shoal_plan *p, int r, const shoal_params *params)
+{
+  const shoal_range end = shoal_plan_looked_at(p->range[r].offset, p->range[r].count);
+  return p->backend->ops->find_bad(p->backend, end.count, params->g + end.offset, (size_t *)p->bad.at + r);
+}
+
+static shoal_status announce_node(const shoal_plan *p, int i, const shoal_params *params, shoal_announce_fn announce,
+                                  void *ctx)
 {
   const shoal_planned *q = &p->node[i];
-  for (int r = q->first_range; announce && r < q->first_range + q->ranges; r++)
-    SHOAL_TRY(announce(ctx, p->range[r].offset, p->range[r].count));
+  for (int r = q->first_range; announce && r < q->first_range + q->ranges; r++) {
+    SHOAL_TRY(look(p, r, params));
+    SHOAL_TRY(announce(ctx, p->range[r].offset, p->range[r].count, (size_t *)p->bad.at + r));
+  }
   return SHOAL_OK;
 }
 
@@ -242,11 +277,11 @@ static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, sh
     if (q->dproduct >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
   }
   if (!q->op->dw_with_dx && q->ranges > 0) {
-    SHOAL_TRY(announce_node(p, i, announce, ctx));
+    SHOAL_TRY(announce_node(p, i, params, announce, ctx));
     shoal_backend_poll(p->backend);
   }
   if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, &a));
-  if (q->op->dw_with_dx) SHOAL_TRY(announce_node(p, i, announce, ctx));
+  if (q->op->dw_with_dx) SHOAL_TRY(announce_node(p, i, params, announce, ctx));
   for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
     if (q->sum[k].from >= 0)
       SHOAL_TRY(p->backend->ops->add(p->backend, q->sum[k].n, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));

@@ -48,8 +48,8 @@ typedef struct {
 } shoal_score;
 
 /** Forward and loss.  @param x [batch, …input] f32 dense, the backend's memory (nn/input.h brings it there), unchanged until
- *  backward is done; @param y labels in host memory, one per row of logits, [batch, shoal_model_labels] (negative: ignored; NULL: no
- *  loss).  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
+ *  backward is done; @param y labels in host memory, read before it returns, one per row of logits, [batch, shoal_model_labels]
+ *  (negative: ignored; ERR_ARG names one that is not below the number of classes; NULL: no loss).  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
  *  sum over ranks the global mean: where samples have several labels, of the means over these.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
  *  outputs, or their range, are not finite are ignored, too, and counted as left_out.  `at` may be NULL if
@@ -59,15 +59,24 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
                                 const int32_t *y, float grad_scale, shoal_score *score);
 /** Adds the loss of the last forward to `score`.  Waits for the backend. */
 shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score);
-/** Backward from the loss, with the address of forward; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
- *  [offset, offset+count) of the arena as soon as its gradient is final; the order of ranges is fixed by the plan, and
- *  they are disjoint and cover all trained elements. */
-typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count);
-shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_announce_fn announce, void *ctx);
-/** The order of announcements, for planning buckets: n ranges, from the last layer to the first; only in TRAIN mode. */
 typedef struct {
   size_t offset, count;
 } shoal_range;
+enum { SHOAL_PLAN_LOOKS = 256 };
+/** What backward looks at of a range: its end, which holds a layer's bias, or what scales and shifts its outputs.  That is a sum
+ *  over samples, which is not finite if anything that came back to this layer is not. */
+static inline shoal_range shoal_plan_looked_at(size_t offset, size_t count)
+{
+  const size_t n = count < SHOAL_PLAN_LOOKS ? count : SHOAL_PLAN_LOOKS;
+  return (shoal_range){ offset + count - n, n };
+}
+/** Backward from the loss, with the address of forward; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
+ *  [offset, offset+count) of the arena as soon as its gradient is final; the order of ranges is fixed by the plan, and
+ *  they are disjoint and cover all trained elements.  *bad, in pinned memory, says after `settle`, until the next backward, which of
+ *  the elements looked at is the first that is not finite; their number: all are. */
+typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count, size_t *bad);
+shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_announce_fn announce, void *ctx);
+/** The order of announcements, for planning buckets: n ranges, from the last layer to the first; only in TRAIN mode. */
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out);
 /** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  Available for the last node, nodes
  *  marked `keep`, and in TRAIN mode, before backward, outputs that backward reads; ERR_ARG for others. */

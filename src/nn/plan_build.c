@@ -75,6 +75,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
   d.training = p->training || (p->measuring && n->kind == SHOAL_OP_BATCHNORM);
   SHOAL_TRY(create_op(p, n, &d, in, &q->op));
   q->format = q->op->out_format;
+  p->draws |= n->kind == SHOAL_OP_DROPOUT;
   return SHOAL_OK;
 }
 
@@ -169,11 +170,19 @@ static shoal_status plan_logits(shoal_plan *p)
   return SHOAL_OK;
 }
 
-static bool draws(const shoal_plan *p)
+static shoal_status allocate(shoal_plan *p, shoal_memory_kind kind, size_t bytes, shoal_memory *out)
 {
-  bool any = false;
-  for (int i = 0; i < p->model->nodes; i++) any |= p->node[i].op && p->node[i].op->desc.kind == SHOAL_OP_DROPOUT;
-  return any;
+  return p->backend->ops->alloc(p->backend, kind, bytes, out);
+}
+
+static shoal_status allocate_all(shoal_plan *p)
+{
+  const size_t now = sizeof *p->set + (p->has_loss ? (size_t)p->rows * sizeof *p->set->label : 0);
+  SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
+  SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, p->n_ranges * sizeof(size_t), &p->bad));
+  SHOAL_TRY(allocate(p, SHOAL_MEMORY_DEVICE, now, &p->now));
+  SHOAL_TRY(shoal_alloc(1, now, "what changes from step to step", (void **)&p->set));
+  return allocate(p, SHOAL_MEMORY_DEVICE, p->bytes, &p->memory);
 }
 
 static shoal_status plan_slots(shoal_plan *p)
@@ -195,9 +204,7 @@ static shoal_status plan_slots(shoal_plan *p)
   p->scratch = shoal_plan_add_slot(p, scratch, 0, shoal_plan_moment_end(p));
   SHOAL_CHECK(p->scratch != SHOAL_NO_SLOT, SHOAL_ERR_INTERNAL, "model %s: more buffers than planned", p->model->name);
   SHOAL_TRY(shoal_place(p->slot, p->slots, &p->bytes));
-  SHOAL_TRY(p->backend->ops->alloc(p->backend, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
-  if (draws(p)) SHOAL_TRY(p->backend->ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, sizeof(shoal_address), &p->at));
-  return p->backend->ops->alloc(p->backend, SHOAL_MEMORY_DEVICE, p->bytes, &p->memory);
+  return allocate_all(p);
 }
 
 static shoal_status build(shoal_plan *p, const shoal_model *m)
@@ -241,8 +248,10 @@ void shoal_plan_destroy(shoal_plan *p)
   if (!p) return;
   for (int i = 0; p->node && i < p->model->nodes; i++) shoal_op_destroy(p->node[i].op);
   p->backend->ops->release(p->backend, &p->result);
-  p->backend->ops->release(p->backend, &p->at);
+  p->backend->ops->release(p->backend, &p->now);
+  p->backend->ops->release(p->backend, &p->bad);
   p->backend->ops->release(p->backend, &p->memory);
+  free(p->set);
   free(p->node);
   free(p->slot);
   free(p->range);

@@ -30,12 +30,21 @@ typedef struct {
   int first_range, ranges; /* announced after its weights' gradients */
 } shoal_planned;
 
+/* What changes from step to step.  The host writes it, and it is copied to the backend before a forward pass, so that all
+ * operations are asked for with the same arguments in every step. */
+typedef struct {
+  shoal_address at;
+  float grad_scale; /* of a label */
+  int32_t label[];  /* [rows] if there is a loss */
+} shoal_plan_now;
+
 struct shoal_plan {
   shoal_backend *backend;
   shoal_model *model; /* own copy */
   int64_t batch;
   bool training;
   bool measuring; /* MEASURE mode */
+  bool draws;     /* operations draw random numbers */
   shoal_planned *node;
   shoal_slot *slot;
   int slots, slot_room;
@@ -48,7 +57,9 @@ struct shoal_plan {
   size_t n_ranges;
   shoal_memory memory; /* of all slots */
   shoal_memory result; /* shoal_loss, pinned: of the last forward */
-  shoal_memory at;     /* shoal_address: of the last forward; none: no operation draws random numbers */
+  shoal_memory now;    /* shoal_plan_now of the last forward ... */
+  shoal_plan_now *set; /* ... as the host writes it */
+  shoal_memory bad;    /* size_t [n_ranges], pinned: see shoal_announce_fn */
   size_t bytes;
   int scratch;
   /* of the last forward, for backward */

@@ -72,14 +72,14 @@ typedef struct {
    * what ranks compute each for itself and must have alike.  Slower than gemm. */
   shoal_status (*multiply)(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                            float *c);
-  /* Rows of logits [rows, classes] against labels [rows], in host memory (negative: row is ignored).  Loss: cross-entropy with
+  /* Rows of logits [rows, classes] against labels [rows], below classes (negative: row is ignored).  Loss: cross-entropy with
    * label smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
-   * logit is the label.  dlogits, if not NULL: scale * dloss/dlogits, may be the same buffer as logits; zero in
+   * logit is the label.  dlogits, if not NULL: *scale * dloss/dlogits, may be the same buffer as logits; zero in
    * ignored rows.  leave_out: rows without a loss are ignored, too: those with a logit that is not finite, or two whose
-   * difference is not.  out: PINNED.  ERR_ARG names a label that is not below classes. */
+   * difference is not.  labels and scale: the backend's memory, read when its turn comes.  out: PINNED */
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                               const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
-                               shoal_loss *out);
+                               const int32_t *labels, float smoothing, const float *scale, bool leave_out,
+                               float *dlogits, shoal_loss *out);
   /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;
    * sumsq: *out (PINNED) += sum of squares, in double;  clip: *scale = min(1, limit / sqrt(*squares)), 1 if that is no number */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);

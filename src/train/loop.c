@@ -11,10 +11,10 @@
 #include <math.h>
 #include <string.h>
 
-static shoal_status announce(void *ctx, size_t offset, size_t count)
+static shoal_status announce(void *ctx, size_t offset, size_t count, size_t *bad)
 {
   shoal_session *s = ctx;
-  SHOAL_TRY(shoal_numbers_look(&s->run, s->run.form->model, s->run.form->params->g, offset, count));
+  SHOAL_TRY(shoal_numbers_look(&s->run, s->run.form->model, s->run.form->params->g, offset, count, bad));
   return s->method->announce && !s->faults.left_out ? s->method->announce(&s->run, s->method_state, offset, count)
                                                     : SHOAL_OK;
 }

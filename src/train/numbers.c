@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPIKE_LEARNS = 20, SPIKE_SPAN = 50, WARNINGS = 10, PROBE = 256 };
+enum { SPIKE_LEARNS = 20, SPIKE_SPAN = 50, WARNINGS = 10 };
 
 /* ---- opening ---- */
 
@@ -32,7 +32,7 @@ shoal_status shoal_numbers_open(shoal_session *s)
 void shoal_numbers_close(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
-  shoal_memory *own[] = { &n->stats, &n->found_at, &n->squares };
+  shoal_memory *own[] = { &n->stats, &n->squares };
   for (size_t i = 0; s->run.backend && i < SHOAL_COUNT(own); i++) s->run.backend->ops->release(s->run.backend, own[i]);
   free(n->look);
   n->look = NULL;
@@ -222,53 +222,47 @@ static const char *parameter_at(const shoal_model *m, size_t offset)
   return m->param[i].name;
 }
 
-/* What was found in the gradients looked at so far. */
+/* What was found in the gradients of this step. */
 static shoal_status heed_looks(shoal_session *s)
 {
   shoal_session_numbers *n = &s->numbers;
-  const size_t *at = n->found_at.at;
   SHOAL_TRY(s->run.backend->ops->settle(s->run.backend));
   for (size_t i = 0; i < n->looks; i++) {
     const shoal_looked *l = &n->look[i];
-    if (at[i] < l->count)
+    if (*l->bad < l->at.count)
       note_here(s, SHOAL_FOUND_GRADIENT, "the gradient of %s is not finite at step %llu",
-                parameter_at(l->model, l->offset + at[i]), (unsigned long long)s->run.step);
+                parameter_at(l->model, l->at.offset + *l->bad), (unsigned long long)s->run.step);
   }
   n->looks = 0;
   return SHOAL_OK;
 }
 
 /* In the first step. */
-static shoal_status more_looks(shoal_session *s)
+static shoal_status more_looks(shoal_session_numbers *n)
 {
-  shoal_session_numbers *n = &s->numbers;
-  const shoal_backend_ops *ops = s->run.backend->ops;
   size_t room = n->look_room ? 2 * n->look_room : 32;
-  SHOAL_TRY(heed_looks(s));
-  ops->release(s->run.backend, &n->found_at);
-  free(n->look);
-  n->look = NULL;
-  n->look_room = 0;
-  SHOAL_TRY(SHOAL_ALLOC(room, &n->look));
-  SHOAL_TRY(ops->alloc(s->run.backend, SHOAL_MEMORY_PINNED, room * sizeof(size_t), &n->found_at));
+  shoal_looked *grown = realloc(n->look, room * sizeof *grown);
+  SHOAL_CHECK(grown, SHOAL_ERR_MEM, "list of %zu ranges of gradients", room);
+  n->look = grown;
   n->look_room = room;
   return SHOAL_OK;
 }
 
-/* The end of a range holds a layer's bias, or what scales and shifts its outputs: a sum over samples, which is not finite
- * if anything that came back to this layer is not.  It was just written, so looking at it costs next to nothing.  The
- * whole gradient is tested after the sum, in the optimizer's pass; this says only whose it was. */
-shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count)
+/* The plan has looked at the range's end.  The whole gradient is tested after the sum, in the optimizer's pass; this says only
+ * whose it was. */
+shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count, size_t *bad)
 {
   shoal_session *s = (shoal_session *)r;
   const shoal_backend_ops *ops = r->backend->ops;
   shoal_session_numbers *n = &s->numbers;
-  size_t end = offset + count, from = count > PROBE ? end - PROBE : offset;
-  if (n->spoils) SHOAL_TRY(ops->fill(r->backend, 1, NAN, g + end - 1));
-  if (n->here >= SHOAL_FOUND_GRADIENT) return SHOAL_OK;
-  if (n->looks == n->look_room) SHOAL_TRY(more_looks(s));
-  n->look[n->looks] = (shoal_looked){ m, from, end - from };
-  return ops->find_bad(r->backend, end - from, g + from, (size_t *)n->found_at.at + n->looks++);
+  const shoal_range at = shoal_plan_looked_at(offset, count);
+  if (n->spoils) {
+    SHOAL_TRY(ops->fill(r->backend, 1, NAN, g + offset + count - 1));
+    SHOAL_TRY(ops->find_bad(r->backend, at.count, g + at.offset, bad));
+  }
+  if (n->looks == n->look_room) SHOAL_TRY(more_looks(n));
+  n->look[n->looks++] = (shoal_looked){ m, at, bad };
+  return SHOAL_OK;
 }
 
 /* ---- after the update ---- */

@@ -28,9 +28,10 @@ typedef enum {
   SHOAL_FOUND_UNREADABLE
 } shoal_found;
 
-typedef struct { /* numbers [offset, offset + count) of a gradient of `model` */
+typedef struct { /* at a range of a gradient of `model` */
   const shoal_model *model;
-  size_t offset, count;
+  shoal_range at;
+  const size_t *bad; /* as it was announced */
 } shoal_looked;
 
 typedef struct {
@@ -44,8 +45,7 @@ typedef struct {
   bool left_out;          /* the update of the current step */
   uint64_t total, in_row; /* updates left out */
   shoal_memory stats;     /* skip: running statistics before the step */
-  shoal_looked *look;     /* [looks] at gradients in this step, */
-  shoal_memory found_at;  /* size_t [look_room], pinned: and what find_bad says of each */
+  shoal_looked *look;     /* [looks] at gradients in this step */
   size_t looks, look_room;
   shoal_memory squares;   /* double, pinned: of sumsq */
   double mean, deviation; /* of this rank's loss, running */
@@ -70,8 +70,8 @@ void shoal_numbers_miss_batch(shoal_session *s, shoal_status st);
 /** In a step, local. */
 shoal_status shoal_numbers_begin(shoal_session *s, const shoal_batch *b);
 void shoal_numbers_judge(shoal_run *r, shoal_score *own, bool of_network); /* shoal_run.judge */
-shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset,
-                                size_t count); /* shoal_run.look */
+shoal_status shoal_numbers_look(shoal_run *r, const shoal_model *m, float *g, size_t offset, size_t count,
+                                size_t *bad); /* shoal_run.look */
 /** After the update: waits for the backend and reads what it has found in this step; collective over run.shares if an update
  *  is left out. */
 shoal_status shoal_numbers_updated(shoal_session *s);

@@ -52,7 +52,8 @@ CONTRACT(sum_parts, r.reads(a.part, a.n); r.writes(a.sum, 1);)
 CONTRACT(multiply, r.reads(a.a, (size_t)(a.m *a.k)); r.reads(a.b, (size_t)(a.k *a.n));
          r.writes(a.c, (size_t)(a.m *a.n));)
 CONTRACT(softmax, const size_t n = (size_t)(a.rows * a.classes); r.reads(a.logits, n);
-         r.reads(a.labels, (size_t)a.rows); r.writes(a.dlogits, n); r.writes(a.row, (size_t)a.rows);)
+         r.reads(a.labels, (size_t)a.rows); r.reads(a.scale, 1); r.writes(a.dlogits, n);
+         r.writes(a.row, (size_t)a.rows);)
 CONTRACT(sum_rows, r.reads(a.row, (size_t)a.rows); r.writes(a.out, 1);)
 
 CONTRACT(encode, r.reads(a.x, a.n); r.reads(a.factor, SHOAL_CUDA_QBLOCK + 1); r.writes(a.exponent, quant_blocks(a.n));
@@ -75,8 +76,8 @@ CONTRACT(mask, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx, a.n);)
 CONTRACT(sum, r.reads(a.x0, a.n); r.reads(a.x1, a.n); r.writes(a.y, a.n);)
 CONTRACT(sum_back, r.reads(a.y, a.n); r.reads(a.dy, a.n); r.writes(a.dx0, a.n); r.writes(a.dx1, a.n);)
 CONTRACT(transpose, r.reads(a.x, a.n); r.writes(a.y, a.n);)
-CONTRACT(table, r.reads(a.x, a.n / a.width); r.reads(a.w, (size_t)a.rows * a.width); r.writes(a.y, a.n);)
-CONTRACT(table_back, r.reads(a.x, a.n / a.width); r.reads(a.dy, a.n); r.writes(a.dw, (size_t)a.rows * a.width);)
+CONTRACT(table, r.reads(a.x, a.n / a.width); r.reads(a.w, (size_t)a.rows *a.width); r.writes(a.y, a.n);)
+CONTRACT(table_back, r.reads(a.x, a.n / a.width); r.reads(a.dy, a.n); r.writes(a.dw, (size_t)a.rows *a.width);)
 CONTRACT(product, r.reads(a.x, a.n); r.reads(a.s, a.n / a.plane); r.writes(a.y, a.n);)
 CONTRACT(product_sum, r.reads(a.x, a.n); r.reads(a.dy, a.n); r.writes(a.ds, a.n / a.plane);)
 CONTRACT(dropout, r.reads(a.at, 1); r.reads(a.x, a.n); r.writes(a.y, a.n);)

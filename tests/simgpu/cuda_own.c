@@ -120,8 +120,11 @@ static void train(shoal_backend *on, bool relu, outcome *out)
                             .need_dx = true };
   enum { X, W, B, Y, DY, DW, DB, DX, SCRATCH, TENSORS };
   size_t size[TENSORS] = { ROWS * IN, OUT * IN, OUT, ROWS * OUT, ROWS * OUT, OUT * IN, OUT, ROWS * IN };
-  const int32_t labels[ROWS] = { 0, 3, 6, 1, 2, 5 };
-  shoal_memory m[TENSORS], loss;
+  const struct {
+    float scale;
+    int32_t labels[ROWS];
+  } given = { 1.0f / ROWS, { 0, 3, 6, 1, 2, 5 } }, *now;
+  shoal_memory m[TENSORS], loss, block;
   float *t[TENSORS], host[ROWS * IN + OUT * IN];
   shoal_op *op = NULL;
   REQUIRE(shoal_op_create(on, &d, NULL, &op) == SHOAL_OK, "%s", check_error());
@@ -131,6 +134,9 @@ static void train(shoal_backend *on, bool relu, outcome *out)
     t[i] = m[i].at;
   }
   REQUIRE(ops->alloc(on, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &loss) == SHOAL_OK, "%s", check_error());
+  REQUIRE(ops->alloc(on, SHOAL_MEMORY_DEVICE, sizeof given, &block) == SHOAL_OK, "%s", check_error());
+  now = block.at;
+  CHECK_OK(ops->copy(on, sizeof given, &given, block.at));
   for (int i = 0; i < ROWS * IN + OUT * IN; i++) host[i] = (float)(i * 37 % 101 - 50) / 64;
   shoal_op_args a = { .x = { t[X] },
                       .y = t[Y],
@@ -144,7 +150,7 @@ static void train(shoal_backend *on, bool relu, outcome *out)
   for (int k = 0; k < 3; k++) {
     if (step && k) step(1);
     CHECK_OK(op->forward(op, &a));
-    CHECK_OK(ops->softmax_xent(on, ROWS, OUT, t[Y], labels, 0.1f, 1.0f / ROWS, true, t[DY], loss.at));
+    CHECK_OK(ops->softmax_xent(on, ROWS, OUT, t[Y], now->labels, 0.1f, &now->scale, true, t[DY], loss.at));
     CHECK_OK(op->backward_weights(op, &a));
     CHECK_OK(op->backward_data(op, &a));
     CHECK_OK(ops->axpby(on, size[W], -0.125f, t[DW], 1, t[W]));
@@ -159,6 +165,7 @@ static void train(shoal_backend *on, bool relu, outcome *out)
   CHECK_OK(ops->settle(on));
   out->loss = (float)((shoal_loss *)loss.at)->loss;
   ops->release(on, &loss);
+  ops->release(on, &block);
   for (int i = 0; i < TENSORS; i++) ops->release(on, &m[i]);
   shoal_op_destroy(op);
 }

@@ -11,7 +11,7 @@ int main(void)
   CHECK_SKIP("the allocator belongs to the sanitizer, or is not glibc's");
 }
 #else
-static shoal_status hear(void *ctx, size_t offset, size_t n)
+static shoal_status hear(void *ctx, size_t offset, size_t n, size_t *bad)
 {
   *(size_t *)ctx += n;
   return SHOAL_OK;

@@ -12,7 +12,7 @@ typedef struct {
   int *times;
 } listener;
 
-static shoal_status hear(void *ctx, size_t offset, size_t count)
+static shoal_status hear(void *ctx, size_t offset, size_t count, size_t *bad)
 {
   listener *l = ctx;
   const shoal_range *ranges;
@@ -22,6 +22,7 @@ static shoal_status hear(void *ctx, size_t offset, size_t count)
     CHECK_EQ(ranges[l->calls].count, count);
   }
   l->calls++;
+  CHECK_EQ(*bad, shoal_plan_looked_at(offset, count).count);
   for (size_t i = offset; i < offset + count; i++) {
     l->seen[i] = l->r->params->g[i];
     l->times[i]++;
@@ -249,12 +250,17 @@ static void check_labels(void)
   rig r;
   rig_open(&r, "ref", m, 3, SHOAL_PLAN_TRAIN);
   shoal_score all = { 0 }, some = { 0 };
+  char too_large[64];
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, r.y, 1, &all));
   int32_t y[3] = { r.y[0], -1, r.y[2] };
   CHECK_OK(shoal_plan_forward(r.plan, r.params, &r.at, r.x, y, 1, &some));
   CHECK_EQ(some.samples, 2);
   CHECK_EQ(all.samples, 3);
   CHECK_LT(some.loss, all.loss);
+  y[1] = (int32_t)m->classes;
+  CHECK_STATUS(shoal_plan_forward(r.plan, r.params, &r.at, r.x, y, 1, &some), SHOAL_ERR_ARG, "a label too large");
+  snprintf(too_large, sizeof too_large, "label %d in row 1; must be below %d", y[1], y[1]);
+  CHECK_HAS(check_error(), too_large);
   CHECK_OK(shoal_plan_forward(r.plan, r.params, NULL, r.x, NULL, 1, NULL));
   CHECK_STATUS(shoal_plan_backward(r.plan, r.params, NULL, NULL), SHOAL_ERR_ARG, "backward without a loss");
   rig_close(&r);

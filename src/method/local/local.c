@@ -213,11 +213,11 @@ typedef struct {
   const shoal_local_trained *block;
 } announcing;
 
-static shoal_status announce(void *context, size_t offset, size_t count)
+static shoal_status announce(void *context, size_t offset, size_t count, size_t *bad)
 {
   announcing *a = context;
   const shoal_local_trained *t = a->block;
-  SHOAL_TRY(a->run->look(a->run, t->form.model, t->params.g, offset, count));
+  SHOAL_TRY(a->run->look(a->run, t->form.model, t->params.g, offset, count, bad));
   return t->sums ? shoal_buckets_announce(t->sums, a->run->step, offset, count) : SHOAL_OK;
 }
 

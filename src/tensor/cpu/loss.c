@@ -96,16 +96,13 @@ SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t
 }
 
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
-                                    shoal_loss *out)
+                                    const int32_t *labels, float smoothing, const float *scale, bool leave_out,
+                                    float *dlogits, shoal_loss *out)
 {
   double part[BATCH];
   signed char outcome[BATCH];
   shoal_loss sum = { 0 };
-  for (int64_t r = 0; r < rows; r++)
-    SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
-                labels[r], (long long)r, (long long)classes);
-  pass t = { logits, labels, dlogits, classes, 0, smoothing, scale, leave_out, part, outcome };
+  pass t = { logits, labels, dlogits, classes, 0, smoothing, *scale, leave_out, part, outcome };
   for (; t.first < rows; t.first += BATCH) {
     int64_t count = SHOAL_MIN(rows - t.first, (int64_t)BATCH);
     shoal_cpu_parallel((shoal_cpu *)b, (size_t)count, 1, (size_t)classes * 4 * sizeof(float), xent_rows, &t);

@@ -254,20 +254,15 @@ shoal_status shoal_cuda_multiply(shoal_backend *base, int64_t m, int64_t n, int6
 }
 
 shoal_status shoal_cuda_softmax_xent(shoal_backend *base, int64_t rows, int64_t classes, const float *logits,
-                                     const int32_t *labels, float smoothing, float scale, bool leave_out,
+                                     const int32_t *labels, float smoothing, const float *scale, bool leave_out,
                                      float *dlogits, shoal_loss *out)
 {
   shoal_cuda *b = (shoal_cuda *)base;
   const size_t count = (size_t)rows;
-  for (int64_t r = 0; r < rows; r++)
-    SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
-                labels[r], (long long)r, (long long)classes);
   shoal_k_row *row;
-  SHOAL_TRY(shoal_cuda_scratch(b, count * (sizeof *row + sizeof *labels), &row));
-  int32_t *there = (int32_t *)(row + count);
-  SHOAL_TRY(shoal_cuda_send(b, count * sizeof *labels, labels, there));
-  SHOAL_TRY(SHOAL_BLOCKS(b, softmax, count, .rows = rows, .classes = classes, .logits = logits, .labels = there,
-                         .smoothing = (double)smoothing, .scale = (double)scale, .leave_out = leave_out,
-                         .dlogits = dlogits, .row = row));
+  SHOAL_TRY(shoal_cuda_scratch(b, count * sizeof *row, &row));
+  SHOAL_TRY(SHOAL_BLOCKS(b, softmax, count, .rows = rows, .classes = classes, .logits = logits, .labels = labels,
+                         .smoothing = (double)smoothing, .scale = scale, .leave_out = leave_out, .dlogits = dlogits,
+                         .row = row));
   return SHOAL_BLOCKS(b, sum_rows, 1, .rows = rows, .row = row, .out = (shoal_k_loss *)out);
 }

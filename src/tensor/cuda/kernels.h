@@ -168,7 +168,8 @@ typedef struct {
   int64_t rows, classes; /* a block per row */
   const float *logits;   /* [rows, classes] */
   const int32_t *labels; /* [rows] */
-  double smoothing, scale;
+  double smoothing;
+  const float *scale; /* 1 */
   int leave_out;
   float *dlogits;   /* [rows, classes]; may be logits or NULL */
   shoal_k_row *row; /* [rows] */

@@ -19,6 +19,7 @@ SHOAL_KERNEL(softmax)
   const float *x = a.logits + row * n;
   float *dx = a.dlogits ? a.dlogits + row * n : 0;
   const int32_t label = a.labels[row];
+  const double scale = (double)*a.scale;
   unsigned most = 0, least_inverted = 0, bad = 0, first_inverted = 0;
   OF_BLOCK(j, n)
   {
@@ -49,7 +50,7 @@ SHOAL_KERNEL(softmax)
   {
     double z = (double)x[j] - (double)largest, target = (int64_t)j == label ? 1 - a.smoothing + rest : rest;
     if (target != 0) loss += target * (log(sum) - z);
-    if (dx) dx[j] = (float)(a.scale * (exp(z) / sum - target));
+    if (dx) dx[j] = (float)(scale * (exp(z) / sum - target));
   }
   loss = block_sum(loss);
   if (threadIdx.x == 0) a.row[row] = { loss, best == label, SHOAL_ROW_COUNTS };

@@ -53,15 +53,13 @@ static bool has_loss(int64_t classes, const float *x)
 }
 
 shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, float scale, bool leave_out, float *dlogits,
-                                    shoal_loss *out)
+                                    const int32_t *labels, float smoothing, const float *scale, bool leave_out,
+                                    float *dlogits, shoal_loss *out)
 {
   shoal_loss sum = { 0 };
   for (int64_t r = 0; r < rows; r++) {
     const float *x = logits + r * classes;
     float *dx = dlogits ? dlogits + r * classes : NULL;
-    SHOAL_CHECK(labels[r] < classes, SHOAL_ERR_ARG, "label %d in row %lld; must be below %lld, the number of classes",
-                labels[r], (long long)r, (long long)classes);
     bool without = leave_out && labels[r] >= 0 && !has_loss(classes, x);
     if (without && sum.left_out++ == 0) sum.first_left_out = r;
     if (labels[r] < 0 || without) {
@@ -73,7 +71,7 @@ shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t clas
       if (x[j] > x[best]) best = j;
     sum.samples++;
     sum.correct += best == labels[r];
-    sum.loss += xent_row(classes, x, labels[r], x[best], smoothing, scale, dx);
+    sum.loss += xent_row(classes, x, labels[r], x[best], smoothing, *scale, dx);
   }
   *out = sum;
   return SHOAL_OK;

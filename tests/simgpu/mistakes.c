@@ -120,7 +120,193 @@ static void right_parts(void)
   CHECK_EQ(middle[2500], THIRD + THIRD / 2 + 2500);
 }
 
+/* Recorded with an argument that its kernel reads on the device, and with a branch in another stream: each launch sees what is in
+ * memory then. */
+static cudaGraphExec_t finish(cudaStream_t s)
+{
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  need(cudaStreamEndCapture(s, &graph));
+  need(cudaGraphInstantiate(&exec, graph, 0));
+  need(cudaGraphDestroy(graph));
+  return exec;
+}
+static void begin(cudaStream_t s)
+{
+  need(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+}
+static void copy(const float *from, float *to, size_t n, cudaStream_t s)
+{
+  need(cudaMemcpyAsync(to, from, n * sizeof(float), cudaMemcpyDefault, s));
+}
+static cudaEvent_t event_in(cudaStream_t s)
+{
+  cudaEvent_t e;
+  need(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+  need(cudaEventRecord(e, s));
+  return e;
+}
+
+static void right_graph(void)
+{
+  begin(one);
+  launch((const void *)sample_sum, 1, 128, &(sample_sum_args){ 128, device[0], device[1], 0 }, one);
+  need(cudaStreamWaitEvent(two, event_in(one), 0));
+  copy(device[1], device[1] + 1, 1, two);
+  copy(device[1], device[1] + 2, 1, one);
+  need(cudaStreamWaitEvent(one, event_in(two), 0));
+  copy(device[1] + 1, device[1] + 3, 2, one);
+  cudaGraphExec_t exec = finish(one);
+  for (int i = 0; i < 5; i++) {
+    fill((float)i, device[0], 0, one);
+    step(1);
+    need(cudaGraphLaunch(exec, one));
+    to_host(device[1], one);
+    step(0);
+    need(cudaStreamSynchronize(one));
+    for (int k = 0; k < 5; k++) CHECK_EQ(pinned[k], 128 * i, "number %d of launch %d", k, i);
+  }
+  need(cudaGraphExecDestroy(exec));
+}
+
 /* ---- what is not ---- */
+
+/* What a program finds by itself. */
+static void old_data(void)
+{
+  fprintf(stderr, "simgpu: MISTAKE: old data\n");
+  _exit(99);
+}
+/* As a learning rate, or the seed of dropout, that is an argument and not in memory. */
+static void graph_value(void)
+{
+  cudaGraphExec_t exec = NULL;
+  for (int i = 1; i < 3; i++) {
+    if (!exec) {
+      begin(one);
+      fill((float)i, device[0], 0, one);
+      exec = finish(one);
+    }
+    need(cudaGraphLaunch(exec, one));
+    to_host(device[0], one);
+    need(cudaStreamSynchronize(one));
+    if (pinned[0] != (float)i) old_data();
+  }
+}
+/* As labels that go through a piece of pinned memory of which others make use, too: it has another's numbers ... */
+static void graph_piece(void)
+{
+  float *piece;
+  need(cudaHostAlloc((void **)&piece, N * sizeof(float), cudaHostAllocDefault));
+  begin(one);
+  copy(piece, device[0], N, one);
+  cudaGraphExec_t exec = finish(one);
+  piece[0] = 1;
+  need(cudaGraphLaunch(exec, one));
+  need(cudaStreamSynchronize(one));
+  piece[0] = 2; /* for another copy */
+  copy(piece, device[1], N, one);
+  need(cudaStreamSynchronize(one));
+  need(cudaGraphLaunch(exec, one));
+  to_host(device[0], one);
+  need(cudaStreamSynchronize(one));
+  if (pinned[0] != 1) old_data();
+}
+/* ... or is about to get them. */
+static void graph_piece_in_use(void)
+{
+  begin(one);
+  copy(pinned, device[0], N, one);
+  cudaGraphExec_t exec = finish(one);
+  pinned[0] = 1;
+  need(cudaGraphLaunch(exec, one));
+  pinned[0] = 2;
+}
+static void graph_of_freed(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  cudaGraphExec_t exec = finish(one);
+  need(cudaFree(device[0]));
+  need(cudaMalloc((void **)&device[0], N * sizeof(float)));
+  need(cudaGraphLaunch(exec, one));
+}
+static void graph_freed_in_flight(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  need(cudaGraphLaunch(finish(one), one));
+  need(cudaFree(device[0]));
+}
+static void graph_destroyed_in_flight(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  cudaGraphExec_t exec = finish(one);
+  need(cudaGraphLaunch(exec, one));
+  need(cudaGraphExecDestroy(exec));
+}
+static void records_and_waits(void)
+{
+  begin(one);
+  need(cudaStreamSynchronize(two));
+}
+static void records_and_asks(void)
+{
+  cudaEvent_t e = event_in(two);
+  begin(one);
+  (void)cudaEventQuery(e);
+}
+static void records_and_allocates(void)
+{
+  begin(one);
+  need(cudaMalloc((void **)&device[0], N * sizeof(float)));
+}
+static void records_and_awaits(void)
+{
+  cudaEvent_t e = event_in(two);
+  begin(one);
+  need(cudaStreamWaitEvent(one, e, 0));
+}
+static void records_by_default(void)
+{
+  begin(NULL);
+}
+static void asks_a_recorded(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  cudaEvent_t e = event_in(one);
+  need(cudaGraphLaunch(finish(one), one));
+  need(cudaEventSynchronize(e));
+}
+static void not_joined(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  need(cudaStreamWaitEvent(two, event_in(one), 0));
+  fill(6, device[1], 0, two);
+  fill(7, device[0], 0, one);
+  (void)finish(one);
+}
+static void branch_without_event(void)
+{
+  begin(one);
+  fill(5, device[0], 0, one);
+  need(cudaStreamWaitEvent(two, event_in(one), 0));
+  fill(6, device[0], 0, one);
+  to_host(device[0], two); /* no event between them */
+  need(cudaStreamWaitEvent(one, event_in(two), 0));
+  need(cudaGraphLaunch(finish(one), one));
+  need(cudaStreamSynchronize(one));
+  if (pinned[0] != 6) old_data();
+}
+static void makes_graph_in_step(void)
+{
+  step(1);
+  begin(one);
+  (void)finish(one);
+}
 
 static void host_reads(void)
 {
@@ -143,10 +329,7 @@ static void missing_event(void)
   fill(6, device[0], 0, one);
   to_host(device[0], two); /* no event between them */
   need(cudaStreamSynchronize(two));
-  if (pinned[0] != 6) {
-    fprintf(stderr, "simgpu: MISTAKE: old data\n");
-    _exit(99);
-  }
+  if (pinned[0] != 6) old_data();
 }
 static void missing_wait(void)
 {
@@ -256,6 +439,7 @@ static const struct {
   { "kernels", right_kernels, NULL },
   { "errors", right_errors, NULL },
   { "parts", right_parts, NULL },
+  { "graph", right_graph, NULL },
   { "host reads", host_reads, "host code touches device memory" },
   { "host writes pinned", host_writes_pinned, "while queued work uses it" },
   { "host writes what is copied", host_writes_source, "while queued work uses it" },
@@ -278,6 +462,21 @@ static const struct {
   { "pageable", pageable, "is pageable memory" },
   { "never recorded", never_recorded, "an event that was never recorded" },
   { "never ends", never_ends, "the host waits, unwatched, for kernel sample_fill, which never ends" },
+  { "a value in a graph", graph_value, "old data" },
+  { "a pinned piece in a graph", graph_piece, "old data" },
+  { "a pinned piece in use by a graph", graph_piece_in_use, "while queued work uses it" },
+  { "a graph of freed memory", graph_of_freed, "is neither device nor pinned memory" },
+  { "freed while a graph is in flight", graph_freed_in_flight, "bytes that 1 pieces of queued work use" },
+  { "graph destroyed in flight", graph_destroyed_in_flight, "queued work is of this graph" },
+  { "waits while it records", records_and_waits, "cudaStreamSynchronize while work is recorded" },
+  { "asks while it records", records_and_asks, "cudaEventQuery while work is recorded" },
+  { "allocates while it records", records_and_allocates, "cudaMalloc while work is recorded" },
+  { "awaits what is outside", records_and_awaits, "an event from outside of what is recorded" },
+  { "records the default stream", records_by_default, "uses the default stream" },
+  { "asks for a recorded event", asks_a_recorded, "an event that was recorded into a graph" },
+  { "a branch that is not joined", not_joined, "a stream that was recorded, too, is not waited for" },
+  { "a branch without its event", branch_without_event, "old data" },
+  { "makes a graph in the step", makes_graph_in_step, "cudaGraphInstantiate inside the step" },
 };
 
 /* One case in a process of its own; its standard error is in `said`. */
@@ -311,7 +510,8 @@ int main(void)
   if (!step || !seed_of || !inject) CHECK_SKIP("this is not the simulated device");
   for (size_t k = 0; k < SHOAL_COUNT(cases); k++) {
     int caught = 0;
-    const int wanted = cases[k].run == missing_event ? 1 : SEEDS; /* old data show in some orders only */
+    const bool by_order = cases[k].run == missing_event || cases[k].run == branch_without_event;
+    const int wanted = by_order ? 1 : SEEDS; /* then old data show in some orders only */
     for (unsigned seed = 0; seed < SEEDS; seed++) {
       char said[4096];
       int status = run_case(k, seed, said, sizeof said);

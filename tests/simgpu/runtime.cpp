@@ -7,39 +7,18 @@
  *
  * A wait for an event is no mistake inside a step: a ring of buffers does so when the host is far ahead.  What is legal in CUDA but never wanted here is a mistake, too: the default stream, a copy from or to pageable memory, a wait for
  * an event that was never recorded, releasing memory that queued work uses. */
-#include "sim.h"
+#include "runtime.h"
 #include "simgpu.h"
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <cuda_runtime_api.h>
-#include <deque>
 #include <execinfo.h>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <random>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-struct task {
-  std::string what;
-  sim::ranges touched;
-  std::function<void()> work;
-  std::function<bool()> ready; /* empty: always */
-  bool outside;                /* other processes make it ready */
-  bool never;                  /* it does not end */
-};
-struct CUstream_st {
-  int device;
-  std::deque<task> todo;
-};
-struct CUevent_st {
-  int device;
-  uint64_t recorded, done;
-};
 
 namespace
 {
@@ -318,11 +297,16 @@ void run_some()
   });
 }
 
+} // namespace
+
 /* ---- calls ---- */
 
-#define CALL(name)                                                                                                     \
-  std::lock_guard<std::recursive_mutex> guard(w().lock);                                                               \
-  if (int error = begin_call(name)) return fail(error)
+namespace runtime
+{
+std::recursive_mutex &lock()
+{
+  return w().lock;
+}
 
 int begin_call(const char *name)
 {
@@ -348,17 +332,31 @@ void check_stream(const char *name, const CUstream_st *s)
     sim::mistake("%s: a stream of device %d while device %d is the current one", name, s->device, current_device);
 }
 
+void check_event(const char *name, const CUevent_st *e)
+{
+  if (!e) sim::mistake("%s: no event", name);
+  if (e->device != current_device)
+    sim::mistake("%s: an event of device %d while device %d is the current one", name, e->device, current_device);
+}
+
+} // namespace runtime
+using runtime::check_event;
+using runtime::check_stream;
+using runtime::fail;
+
+namespace
+{
 void check_allowed(const char *name, CUstream_st *s)
 {
   const char *why = w().forbidden ? w().forbidden(s) : nullptr;
   if (why) sim::mistake("%s %s", name, why);
 }
 
-void check_event(const char *name, const CUevent_st *e)
+/* An event that is recorded into a graph is none that the host can ask. */
+void not_of_graph(const char *name, const CUevent_st *e)
 {
-  if (!e) sim::mistake("%s: no event", name);
-  if (e->device != current_device)
-    sim::mistake("%s: an event of device %d while device %d is the current one", name, e->device, current_device);
+  runtime::not_recorded(name);
+  if (e->place.in) sim::mistake("%s: an event that was recorded into a graph", name);
 }
 
 cudaError_t allocate(kind of, void **p, size_t bytes)
@@ -435,6 +433,7 @@ void sim::submit(CUstream_st *s, const std::string &what, const ranges &touched,
 {
   std::lock_guard<std::recursive_mutex> guard(w().lock);
   check_stream(what.c_str(), s);
+  if (runtime::record(s, what, [=](CUstream_st *on) { submit(on, what, touched, work); })) return;
   for (const range &r : touched.list) check_inside(what, r);
   add_pending(touched);
   s->todo.push_back({ what, touched, std::move(work), nullptr, false, false });
@@ -445,6 +444,7 @@ void sim::submit_gated(CUstream_st *s, const std::string &what, const ranges &to
                        std::function<bool()> ready)
 {
   std::lock_guard<std::recursive_mutex> guard(w().lock);
+  if (s->place.in) mistake("%s: into a stream that is recorded", what.c_str());
   submit(s, what, touched, std::move(work));
   s->todo.back().ready = std::move(ready);
   s->todo.back().outside = true;
@@ -462,6 +462,7 @@ void sim::check_place(const char *what, CUstream_st *s, const void *memory, int 
 void sim::not_in_step(const char *name)
 {
   if (w().step) mistake("%s inside the step", name);
+  runtime::not_recorded(name);
 }
 
 void sim::forbid(const char *(*why)(CUstream_st *))
@@ -477,6 +478,16 @@ int sim::injected(const char *function)
   const int error = e->second.error;
   w().errors.erase(e);
   return error;
+}
+
+/* A line of SIMGPU_LAUNCHES. */
+void runtime::log_launch(const std::string &line)
+{
+  static const char *path = getenv("SIMGPU_LAUNCHES");
+  static FILE *file = path ? fopen(path, "w") : nullptr;
+  if (!file) return;
+  fprintf(file, "%s\n", line.c_str());
+  fflush(file);
 }
 
 extern "C" {
@@ -672,7 +683,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
   CALL("cudaStreamCreateWithFlags");
   if (flags != cudaStreamNonBlocking) sim::mistake("a stream that waits for the default stream");
-  *s = new CUstream_st{ current_device, {} };
+  *s = new CUstream_st{ current_device, {}, {} };
   w().streams.push_back(*s);
   return cudaSuccess;
 }
@@ -681,6 +692,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
   CALL("cudaStreamDestroy");
   check_stream("cudaStreamDestroy", s);
+  runtime::not_recorded("cudaStreamDestroy");
   drain(s, [s] { return s->todo.empty(); });
   for (size_t i = 0; i < w().streams.size(); i++)
     if (w().streams[i] == s) w().streams.erase(w().streams.begin() + static_cast<long>(i));
@@ -702,6 +714,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s)
 {
   CALL("cudaStreamQuery");
   check_stream("cudaStreamQuery", s);
+  runtime::not_recorded("cudaStreamQuery");
   run_some();
   if (w().sticky) return fail(w().sticky);
   return s->todo.empty() ? cudaSuccess : cudaErrorNotReady;
@@ -712,6 +725,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
   CALL("cudaStreamWaitEvent");
   check_stream("cudaStreamWaitEvent", s);
   check_event("cudaStreamWaitEvent", e);
+  if (runtime::record_wait(s, e)) return cudaSuccess;
   const uint64_t version = e->recorded;
   if (!version) sim::mistake("cudaStreamWaitEvent: an event that was never recorded");
   s->todo.push_back({ "wait for an event", {}, [] {}, [e, version] { return e->done >= version; }, false, false });
@@ -721,7 +735,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned)
 {
   CALL("cudaEventCreateWithFlags");
-  *e = new CUevent_st{ current_device, 0, 0 };
+  *e = new CUevent_st{ current_device, 0, 0, {} };
   return cudaSuccess;
 }
 
@@ -740,6 +754,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
   check_stream("cudaEventRecord", s);
   check_event("cudaEventRecord", e);
   check_allowed("cudaEventRecord", s);
+  if (runtime::record_event(s, e)) return cudaSuccess;
   const uint64_t version = ++e->recorded;
   s->todo.push_back({ "record an event", {}, [e, version] { e->done = version; }, nullptr, false, false });
   return cudaSuccess;
@@ -749,6 +764,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e)
 {
   CALL("cudaEventQuery");
   check_event("cudaEventQuery", e);
+  not_of_graph("cudaEventQuery", e);
   run_some();
   if (w().sticky) return fail(w().sticky);
   return e->done == e->recorded ? cudaSuccess : cudaErrorNotReady;
@@ -758,6 +774,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
   CALL("cudaEventSynchronize");
   check_event("cudaEventSynchronize", e);
+  not_of_graph("cudaEventSynchronize", e);
   check_allowed("cudaEventSynchronize", nullptr);
   if (!e->recorded) sim::mistake("cudaEventSynchronize: an event that was never recorded");
   drain(nullptr, [e] { return e->done == e->recorded || w().sticky; });
@@ -766,51 +783,49 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
 
 /* ---- kernels ---- */
 
-/* A line of SIMGPU_LAUNCHES: what a CUDA graph would go on to use. */
-static void log_launch(const std::string &name, dim3 grid, const std::vector<char> &args)
+/* What a CUDA graph would go on to use. */
+static std::string text_of(const std::string &name, dim3 grid, const std::vector<char> &args)
 {
-  static const char *path = getenv("SIMGPU_LAUNCHES");
-  static FILE *file = path ? fopen(path, "w") : nullptr;
-  if (!file) return;
-  fprintf(file, "%s %u ", name.c_str(), grid.x);
-  for (char c : args) fprintf(file, "%02x", static_cast<unsigned char>(c));
-  fprintf(file, "\n");
-  fflush(file);
+  std::string line = name + " " + std::to_string(grid.x) + " ";
+  char byte[3];
+  for (char c : args) {
+    snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>(c));
+    line += byte;
+  }
+  return line;
 }
 
-static cudaError_t launch(const std::string &name, dim3 grid, dim3 block, void **args, cudaStream_t s)
+struct launch {
+  std::string name;
+  const sim::kernel *k;
+  dim3 grid, block;
+  std::shared_ptr<std::vector<char>> args;
+};
+
+static void queue(const launch &l, cudaStream_t s)
 {
-  const sim::kernel *k = sim::find_kernel(name);
-  if (!k) sim::mistake("kernel %s has no contract: see contracts.cpp", name.c_str());
-  if (grid.y * grid.z * block.y * block.z != 1 || grid.x == 0 || block.x == 0 || block.x > 1022)
-    sim::mistake("kernel %s: a grid of %u x %u x %u blocks of %u x %u x %u threads", name.c_str(), grid.x, grid.y,
-                 grid.z, block.x, block.y, block.z);
-  auto copy =
-      std::make_shared<std::vector<char>>(static_cast<char *>(args[0]), static_cast<char *>(args[0]) + k->bytes);
+  const std::string what = "kernel " + l.name;
   sim::ranges r;
-  log_launch(name, grid, *copy);
-  k->contract(copy->data(), r);
-  const std::string injected = "kernel " + name;
+  l.k->contract(l.args->data(), r);
   int error = 0;
-  auto e = w().errors.find(injected);
+  auto e = w().errors.find(what);
   if (e != w().errors.end() && e->second.after-- == 0) {
     error = e->second.error;
     w().errors.erase(e);
   }
-  sim::submit(s, injected, r, [=] {
+  sim::submit(s, what, r, [=] {
     sim::ranges found; /* ranges that the kernel finds in device memory: mean */
-    k->contract(copy->data(), found);
-    for (const sim::range &more : found.list) open_found(injected, more);
+    l.k->contract(l.args->data(), found);
+    for (const sim::range &more : found.list) open_found(what, more);
     if (error)
       w().sticky = w().last = error;
     else
-      sim::run_kernel(name, *k, { grid.x, 1, 1 }, { block.x, 1, 1 }, copy->data());
+      sim::run_kernel(l.name, *l.k, { l.grid.x, 1, 1 }, { l.block.x, 1, 1 }, l.args->data());
   });
   if (error == SIMGPU_NEVER) {
     s->todo.back().ready = [] { return false; };
     s->todo.back().never = true;
   }
-  return cudaSuccess;
 }
 
 cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **args, size_t, cudaStream_t s)
@@ -818,7 +833,18 @@ cudaError_t cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **arg
   CALL("cudaLaunchKernel");
   auto name = w().stubs.find(stub);
   if (name == w().stubs.end()) return fail(cudaErrorInvalidDeviceFunction);
-  return launch(name->second, grid, block, args, s);
+  const sim::kernel *k = sim::find_kernel(name->second);
+  if (!k) sim::mistake("kernel %s has no contract: see contracts.cpp", name->second.c_str());
+  if (grid.y * grid.z * block.y * block.z != 1 || grid.x == 0 || block.x == 0 || block.x > 1022)
+    sim::mistake("kernel %s: a grid of %u x %u x %u blocks of %u x %u x %u threads", name->second.c_str(), grid.x,
+                 grid.y, grid.z, block.x, block.y, block.z);
+  const char *from = static_cast<const char *>(args[0]);
+  const launch l = { name->second, k, grid, block, std::make_shared<std::vector<char>>(from, from + k->bytes) };
+  check_stream(l.name.c_str(), s);
+  if (runtime::record(s, l.name, [l](CUstream_st *on) { queue(l, on); })) return cudaSuccess;
+  runtime::log_launch(text_of(l.name, grid, *l.args));
+  queue(l, s);
+  return cudaSuccess;
 }
 
 /* What nvcc puts into a program beside its own calls. */

@@ -13,7 +13,7 @@ endforeach()
 add_library(simgpu_twins OBJECT ${twins})
 target_compile_options(simgpu_twins PRIVATE -include ${simgpu}/twin.h -fsanitize=thread -O2 -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas)
 
-add_library(simgpu_cudart SHARED ${simgpu}/runtime.cpp ${simgpu}/kernels.cpp ${simgpu}/contracts.cpp $<TARGET_OBJECTS:simgpu_twins>)
+add_library(simgpu_cudart SHARED ${simgpu}/runtime.cpp ${simgpu}/graphs.cpp ${simgpu}/kernels.cpp ${simgpu}/contracts.cpp $<TARGET_OBJECTS:simgpu_twins>)
 foreach(target simgpu_twins simgpu_cudart)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -16,7 +16,7 @@ browser=chromium
 grep -q '^ID=ubuntu' /etc/os-release && browser=
 # shellcheck disable=SC2086
 shoal_install $shoal_packages $browser clang-format clang-tidy python3 python3-h5py python3-onnx python3-numpy python3-pytest python3-pandas \
-  python3-matplotlib hdf5-tools mandoc groff-base zsh lmod \
+  python3-matplotlib hdf5-tools unzip bzip2 xz-utils mandoc groff-base zsh lmod \
   clang libclang-rt-dev libomp-dev \
   slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2
 # For tests/distro.sh and tests/packages.sh.

@@ -34,8 +34,7 @@ static const char *skip_preamble(const char *at, const char *end, char *separato
   return at;
 }
 
-/* Text of two or four bytes per character has byte-order marks of its own, and half of its bytes are NUL. */
-static shoal_status check_encoding(const char *path, const char *text, size_t n)
+const char *shoal_csv_wide_encoding(const char *text, size_t n)
 {
   const unsigned char *t = (const unsigned char *)text;
   const char *name = NULL;
@@ -50,6 +49,12 @@ static shoal_status check_encoding(const char *path, const char *text, size_t n)
     name = "UTF-32BE"; /* iconv must be told the order */
   if (!name && n >= 4 && odd && zeros[0] + zeros[2] == 0) name = "UTF-16LE";
   if (!name && n >= 4 && even && zeros[1] + zeros[3] == 0) name = "UTF-16BE";
+  return name;
+}
+
+static shoal_status check_encoding(const char *path, const char *text, size_t n)
+{
+  const char *name = shoal_csv_wide_encoding(text, n);
   char word[SHOAL_WORD];
   SHOAL_CHECK(!name, SHOAL_ERR_IO, "%s is %s text, UTF-8 is read: convert it with iconv -f %s -t UTF-8 %s >NEW", path,
               name, name, shoal_shell_word(path, word));

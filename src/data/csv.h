@@ -34,6 +34,9 @@ typedef struct {
   size_t first;               /* fields of the first row; 0 before it is read */
 } shoal_csv;
 
+/** "UTF-16" and the like, of text with two or four bytes per character: by its byte-order mark, or as half of its bytes are NUL;
+ *  else NULL. */
+const char *shoal_csv_wide_encoding(const char *text, size_t n);
 /** Finds the separator, if it is 0 in `dialect`, from the first lines of a file.
  *
  *  It is the sign that all of these lines have equally often; a first line "sep=;" decides it.  Commas that all are inside

@@ -14,6 +14,8 @@
 #include <strings.h>
 
 enum { FIRST_ROOM = 64 };
+/* Doubles have all whole numbers below. */
+static const double EXACT = 0x1p53;
 
 void shoal_csv_classes_fini(shoal_csv_classes *c)
 {
@@ -78,9 +80,23 @@ static int by_text(const void *a, const void *b)
   return strcmp((*(shoal_csv_class *const *)a)->text, (*(shoal_csv_class *const *)b)->text);
 }
 
+/* The digits of a whole number without zeros in front; NULL: it has other signs, too. */
+static const char *digits_of(const char *text)
+{
+  text += *text == '-' || *text == '+';
+  text += strspn(text, "0");
+  return text[strspn(text, "0123456789")] ? NULL : text;
+}
+
+/* Ids that doubles do not tell apart are compared by their digits. */
 static int compare_numbers(const shoal_csv_class *p, const shoal_csv_class *q)
 {
-  return (p->number > q->number) - (p->number < q->number);
+  const char *a = digits_of(p->text), *b = digits_of(q->text);
+  if (p->number != q->number || fabs(p->number) < EXACT || !a || !b)
+    return (p->number > q->number) - (p->number < q->number);
+  const size_t m = strlen(a), n = strlen(b);
+  const int order = m != n ? (m > n) - (m < n) : strcmp(a, b);
+  return p->number < 0 ? -order : order;
 }
 
 /* Of equal ones the first in the files is the first, which names the class. */
@@ -176,8 +192,7 @@ static shoal_status warn_mark(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
-/* "1" and "01" are one class, as numbers that are equal, and so are ids that doubles do not tell apart.  One warning has all
- * labels of the first classes that several became. */
+/* "1" and "01" are one class, as numbers that are equal.  One warning has all labels of the first classes that several became. */
 static void warn_equal(const shoal_csv_class *const *sorted, size_t n)
 {
   enum { SHOWN = 8, GROUPS = 3 };
@@ -186,7 +201,7 @@ static void warn_equal(const shoal_csv_class *const *sorted, size_t n)
   shoal_str all = { 0 };
   for (size_t i = 0, end; i < n; i = end) {
     char shown[48];
-    for (end = i + 1; end < n && sorted[end]->number == sorted[i]->number;) end++;
+    for (end = i + 1; end < n && compare_numbers(sorted[end], sorted[i]) == 0;) end++;
     if (end == i + 1) continue;
     if (!l) l = sorted[i + 1];
     if (groups++ >= GROUPS) continue;

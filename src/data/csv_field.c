@@ -1,8 +1,8 @@
 /* See csv_field.h. */
 #include "data/csv_field.h"
 #include "base/mem.h"
+#include "data/csv_command.h"
 #include "data/csv_number.h"
-#include "data/python.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -70,7 +70,15 @@ bool shoal_csv_marks_gap(const char *text)
 bool shoal_csv_is_list(const char *text)
 {
   const size_t n = strlen(text);
-  return n > 2 && text[0] == '[' && text[n - 1] == ']' && strpbrk(text, "0123456789");
+  size_t numbers = 0;
+  if (n > 2 && text[0] == '[' && text[n - 1] == ']') return strpbrk(text, "0123456789") != NULL;
+  for (const char *at = text; *at; at += strspn(at, " "), numbers++) {
+    char *end;
+    (void)strtod(at, &end);
+    if (end == at || (*end && *end != ' ')) return false;
+    at = end;
+  }
+  return numbers > 2;
 }
 
 static bool is_truth(const char *text)
@@ -96,11 +104,14 @@ static bool is_minus(const char *sign)
 }
 
 /* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
- * "31/01/2020 12:30", "2020-01-31T12:30:00Z". */
+ * "31/01/2020 12:30", "2020-01-31T12:30:00Z"; also "31.01.2020". */
 static bool is_date(const char *text)
 {
   size_t signs = 0, letters = 0;
   if (!isdigit((unsigned char)*text)) return false;
+  const size_t day = strspn(text, "0123456789"), month = text[day] == '.' ? strspn(text + day + 1, "0123456789") : 0;
+  if (day <= 2 && month > 0 && month <= 2 && text[day + 1 + month] == '.')
+    return strspn(text + day + month + 2, "0123456789") >= 2;
   for (const char *at = text + 1; *at; at++) {
     signs += strchr("-/:", *at) != NULL && isdigit((unsigned char)at[-1]);
     letters += isalpha((unsigned char)*at) != 0;
@@ -175,22 +186,34 @@ static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, cha
            none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "", drop);
 }
 
-static void explain_list(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file, const char *drop,
+/* A reason that ends with a command and what else could be done. */
+static void explain_by_command(const char *what, shoal_str *command, const char *otherwise, char out[SHOAL_CSV_REASON])
+{
+  snprintf(out, SHOAL_CSV_REASON, "%s, as %s%s", what, command->text, otherwise);
+  shoal_str_free(command);
+}
+
+static void explain_list(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *drop,
                          char out[SHOAL_CSV_REASON])
 {
-  static const char *const packages[] = { "pandas", NULL };
-  char separator[16];
-  shoal_python python;
-  shoal_find_python(packages, &python);
-  snprintf(separator, sizeof separator, l->dialect.separator == '\t' ? "\\t" : "%c", l->dialect.separator);
-  snprintf(out, SHOAL_CSV_REASON,
-           "is a list in one field; a feature is one number: give each a column, as %s -c 'import sys, pandas; t = "
-           "pandas.read_csv(sys.argv[1], sep=\"%s\", dtype=str, keep_default_na=False%s); pandas.concat([t[k].str."
-           "strip(\"[]\").str.replace(\",\", \" \").str.split(expand=True).add_prefix(str(k) + \"_\") if "
-           "t[k][0][:1] == \"[\" else t[k] for k in t], axis=1).to_csv(sys.argv[2], sep=\"%s\", index=False%s)' %s NEW "
-           "does%s%s%s",
-           python.run, separator, l->header ? "" : ", header=None", separator, l->header ? "" : ", header=False", file,
-           drop, python.needs[0] ? "; it " : "", python.needs);
+  shoal_str command = { 0 };
+  shoal_csv_command_lists(l, f->path, &command);
+  explain_by_command("is a list in one field; a feature is one number: give each a column", &command, drop, out);
+}
+
+static void explain_date(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *drop,
+                         char out[SHOAL_CSV_REASON])
+{
+  shoal_str command = { 0 };
+  char what[256];
+  const bool clock = !strpbrk(f->text, "-/.");
+  shoal_csv_command_dates(l, f->path, f->column, f->text, &command);
+  snprintf(what, sizeof what, "looks like a %s; features are numbers: write %s%s", clock ? "time" : "date",
+           clock ? "hours" : "days since 1970",
+           strstr(command.text, "%m/%d") || strstr(command.text, "%m-%d") || strstr(command.text, "%m.%d")
+               ? " (day and month in the order that all rows fit; if both do, leave one of the two formats out)"
+               : "");
+  explain_by_command(what, &command, drop, out);
 }
 
 /* One field among numbers. */
@@ -202,14 +225,43 @@ static void explain_slip(const shoal_csv_wrong *f, const char *file, const char 
            row, drop);
 }
 
+/* Whether a column is one of those with words in the first rows. */
+static bool is_listed(const shoal_csv_layout *l, size_t column)
+{
+  const shoal_str *const lists[] = { &l->few, &l->many };
+  for (size_t i = 0; i < SHOAL_COUNT(lists); i++)
+    for (const char *at = lists[i]->text; at && *at; at += strspn(at, ", ")) {
+      char *end;
+      if (strtoul(at, &end, 10) == column) return true;
+      at = end;
+    }
+  return false;
+}
+
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
-  char drop[64], label[96] = "";
+  enum { MOST = 400 }; /* of columns in a command */
+  char drop[64], otherwise[SHOAL_CSV_REASON / 2], label[96] = "", what[160];
+  shoal_str command = { 0 };
+  const bool others = others_have_numbers(l, f->column);
   if (guessed && !l->like)
     snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
-  snprintf(out, SHOAL_CSV_REASON,
-           "is not a number; features are numbers: give its values numbers, as pandas.get_dummies does%s%s%s", label,
-           or_drop(l, f->column, drop), l->words.len && others_have_numbers(l, f->column) ? l->words.text : "");
+  snprintf(otherwise, sizeof otherwise, "%s%s%s", label, or_drop(l, f->column, drop),
+           l->words.len && others ? l->words.text : "");
+  if (l->text[f->column]) {
+    shoal_csv_command_text(l, f->path, f->column, &command);
+    explain_by_command("is text; features are numbers: give each of its 1000 most frequent words a column of 1 and 0",
+                       &command, otherwise, out);
+  } else if (l->few.len && !l->like && l->few.len + l->many.len < MOST && is_listed(l, f->column)) {
+    shoal_csv_command_words(l, f->path, &command);
+    snprintf(what, sizeof what, "is not a number; features are numbers: give each %s a column of 1 and 0%s",
+             l->many.len || strchr(l->few.text, ',') ? "value of the columns with words" : "of its values",
+             l->many.len ? " (where words hardly come again, none)" : "");
+    explain_by_command(what, &command, otherwise, out);
+  } else {
+    snprintf(out, SHOAL_CSV_REASON, "is not a number; features are numbers: write what matters of it as a number%s",
+             otherwise);
+  }
 }
 
 static void explain_infinite(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file,
@@ -274,10 +326,7 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does%s",
              *sign == '$' ? "[$]" : sign, file, drop);
   else if (is_date(text))
-    snprintf(out, SHOAL_CSV_REASON,
-             "looks like a date or a time; features are numbers: write what matters of it as numbers (days since the "
-             "first, hour)%s",
-             drop);
+    explain_date(l, f, drop, out);
   else if (is_formula(text))
     snprintf(out, SHOAL_CSV_REASON,
              "is a formula that keeps a text in a spreadsheet: write what is in it alone, as sed "
@@ -299,7 +348,7 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
              (int)strlen(text) - 2, text + 1, file);
   else if (shoal_csv_is_list(text))
-    explain_list(l, f, file, drop, out);
+    explain_list(l, f, drop, out);
   else if (l->numeric[f->column] && f->below && !l->words.len)
     explain_slip(f, file, drop, out);
   else

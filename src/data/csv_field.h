@@ -7,7 +7,8 @@
 
 /** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!", "-1.#IND", "-nan(ind)". */
 bool shoal_csv_marks_gap(const char *text);
-/** Whether it is numbers as NumPy and pandas write an array into a cell: "[0.1 0.2]", "[1, 2]". */
+/** Whether it is numbers as NumPy and pandas write an array into a cell, "[0.1 0.2]", "[1, 2]", or three or more with blanks between,
+ *  as pixels are. */
 bool shoal_csv_is_list(const char *text);
 
 enum { SHOAL_CSV_REASON = 1024 + SHOAL_WORD };

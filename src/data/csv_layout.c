@@ -3,6 +3,7 @@
  * The first row is the header if
  *     --header says so, or --label is one of its words
  *     it has text where the rows below have numbers
+ *     all is text, and its words come only there, while others come again
  *     it counts 0, 1, 2, ... as a program writes columns without names, and the rows below are no such numbers
  *
  * The decimal sign is the one that more numbers of these rows show; a number further down that shows the other one makes the
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_command.h"
 #include "data/csv_field.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
@@ -215,6 +217,37 @@ static bool has_text_above_numbers(const probe *p, const shoal_csv_layout *l, si
   return false;
 }
 
+/* Most cells of a column below its name are words that come again there. */
+static bool repeats_words(const probe *p, size_t column)
+{
+  enum { ROWS = 100 };
+  const size_t rows = SHOAL_MIN(p->rows, (size_t)ROWS);
+  size_t again = 0;
+  for (size_t r = 1; r < rows; r++)
+    for (size_t k = 1; k < rows; k++)
+      if (k != r && strcmp(cell(p, r, column), cell(p, k, column)) == 0) {
+        again++;
+        break;
+      }
+  return 10 * again >= 9 * (rows - 1);
+}
+
+/* A table of words alone: none of the first row comes again in its column, and in some column those below do. */
+static bool has_names_above_words(const probe *p, const shoal_csv_layout *l)
+{
+  enum { LEAST = 8 };
+  if (p->rows < LEAST) return false;
+  for (size_t i = 0; i < p->columns; i++) {
+    const char *top = cell(p, 0, i);
+    if (!top[0] || is_number(l, top) || p->numbers[i]) return false;
+    for (size_t r = 1; r < p->rows; r++)
+      if (strcmp(cell(p, r, i), top) == 0) return false;
+  }
+  for (size_t i = 0; i < p->columns; i++)
+    if (repeats_words(p, i)) return true;
+  return false;
+}
+
 static shoal_status find_header(const probe *p, shoal_csv_layout *l, bool *header)
 {
   const shoal_import_args *a = p->args;
@@ -225,7 +258,8 @@ static shoal_status find_header(const probe *p, shoal_csv_layout *l, bool *heade
     *header |= strcmp(cell(p, 0, i), a->label) == 0 && !is_number(l, a->label);
   for (size_t i = 0; i < p->columns && p->like; i++)
     *header |= shoal_texts_have(&p->like->names, cell(p, 0, i)) && !is_number(l, cell(p, 0, i));
-  *header |= has_text_above_numbers(p, l, last) || (is_label_name(cell(p, 0, last)) && p->numbers[last] == 0);
+  *header |= has_text_above_numbers(p, l, last) || (is_label_name(cell(p, 0, last)) && p->numbers[last] == 0) ||
+             has_names_above_words(p, l);
   if (*header || counting < 2 || p->rows < 2) return SHOAL_OK;
   int64_t below;
   bool goes_on = shoal_parse_i64(cell(p, 1, 0), &below) == SHOAL_OK && below == (int64_t)p->columns;
@@ -528,6 +562,41 @@ static bool has_gaps(const probe *p, const shoal_csv_layout *l, size_t column)
   return found && column != l->label && !l->dropped[column];
 }
 
+/* Whether the words of a column come again, as those do that stand for kinds of things. */
+static bool are_few(const probe *p, size_t column)
+{
+  enum { VALUES = 50 };
+  const char *seen[VALUES];
+  size_t n = 0;
+  for (size_t r = 1; r < p->rows; r++) {
+    size_t k = 0;
+    while (k < n && strcmp(seen[k], cell(p, r, column)) != 0) k++;
+    if (k == VALUES) return false;
+    if (k == n) seen[n++] = cell(p, r, column);
+  }
+  return 2 * n <= p->rows;
+}
+
+static bool are_texts(const probe *p, size_t column)
+{
+  enum { WORDS = 4 };
+  size_t texts = 0;
+  for (size_t r = 1; r < p->rows; r++) {
+    size_t words = 1;
+    for (const char *at = cell(p, r, column); *at; at++) words += *at == ' ' && at[1] != ' ';
+    texts += words >= WORDS;
+  }
+  return 2 * texts > p->rows;
+}
+
+static void note_words(const probe *p, shoal_csv_layout *l, size_t column)
+{
+  const bool few = are_few(p, column);
+  shoal_str *list = few ? &l->few : &l->many;
+  shoal_str_add(list, "%s%zu", list->len ? ", " : "", column);
+  l->text[column] = !few && are_texts(p, column);
+}
+
 /* Features with words in the first rows, for who is told of the first of them; of the others, which have gaps. */
 static void list_words(const probe *p, shoal_csv_layout *l)
 {
@@ -539,6 +608,7 @@ static void list_words(const probe *p, shoal_csv_layout *l)
       if (has_gaps(p, l, i) && n_gaps++ < SHOWN) shoal_str_add(&gaps, "%s%zu", n_gaps > 1 ? ", " : "", i + 1);
       continue;
     }
+    note_words(p, l, i);
     if (n++ >= MOST) continue;
     rare += p->numbers[i] > 0;
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
@@ -780,6 +850,59 @@ static shoal_status find_known(const probe *p, shoal_csv_layout *l)
   return SHOAL_OK;
 }
 
+/* Whether all cells of a column are words for a split, such as "train" and "test", of two kinds or more. */
+static bool holds_splits(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  enum { LONGEST = 16 };
+  bool training = false, others = false;
+  for (size_t r = l->header ? 1 : 0; r < p->rows; r++) {
+    const char *text = cell(p, r, column);
+    if (strlen(text) > LONGEST || !shoal_import_names_split(text)) return false;
+    training |= shoal_import_trains(text);
+    others |= !shoal_import_trains(text);
+  }
+  return training && others;
+}
+
+/* Of a column called "is_train" or "isTest" whose cells are 1 and 0, or truth values, what 1 stands for; else NULL. */
+static const char *split_marks(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  static const char *const values[] = { "1", "0", "true", "false" };
+  if (!l->header || strncasecmp(l->names[column], "is", 2) != 0 || !shoal_import_names_split(l->names[column]))
+    return NULL;
+  for (size_t r = 1; r < p->rows; r++) {
+    bool known = false;
+    for (size_t k = 0; k < SHOAL_COUNT(values); k++) known |= strcasecmp(cell(p, r, column), values[k]) == 0;
+    if (!known) return NULL;
+  }
+  return shoal_import_trains(l->names[column]) ? "train" : "test";
+}
+
+/* A column that says which rows are for tests is no feature, nor the label; it is told once fields with lists are mended. */
+static shoal_status refuse_splits(const probe *p, const shoal_csv_layout *l)
+{
+  char text[96], word[SHOAL_WORD], label[SHOAL_WORD + 16] = "";
+  for (size_t i = 0; i < l->columns; i++)
+    if (p->rows > 1 && shoal_csv_is_list(cell(p, 1, i)) && !l->dropped[i]) return SHOAL_OK;
+  for (size_t i = 0; i < l->columns; i++) {
+    if (l->dropped[i] || (p->args->label && i == l->label)) continue;
+    const char *marks = split_marks(p, l, i);
+    if (!marks && !holds_splits(p, l, i)) continue;
+    shoal_str command = { 0 };
+    shoal_csv_command_splits(l, p->path, i, marks, &command);
+    if (p->args->label && l->header && l->label != SHOAL_CSV_NO_LABEL)
+      snprintf(label, sizeof label, " --label %s", shoal_shell_word(l->names[l->label], word));
+    shoal_status st = SHOAL_FAIL(
+        SHOAL_ERR_IO,
+        "%s: column %s says which rows are for tests: make a table of each part, as %s, and shoal data import "
+        "csv NEW%s -o NEW.h5; or leave the column out with --drop %zu, and test samples are drawn",
+        p->path, shoal_csv_column_text(l, i, text, sizeof text), command.text, label, i + 1);
+    shoal_str_free(&command);
+    return st;
+  }
+  return SHOAL_OK;
+}
+
 /* The label is settled after what is dropped, since an empty last column is not the label. */
 static shoal_status find_all(const probe *p, shoal_csv_layout *l)
 {
@@ -788,6 +911,7 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(copy_header(p, l));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->numeric));
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->text));
   for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->place));
   for (size_t i = 0; i < l->columns; i++) l->place[i] = SIZE_MAX;
@@ -806,6 +930,7 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   for (size_t i = 0; i < l->columns; i++)
     if (i != l->label && !l->dropped[i]) l->place[i] = l->features++;
   SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);
+  SHOAL_TRY(refuse_splits(p, l));
   list_words(p, l);
   SHOAL_TRY(warn_of_alike(p, l));
   return warn_of_twins(p, l);
@@ -858,6 +983,9 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   free(l->dropped);
   free(l->place);
   free(l->numeric);
+  free(l->text);
+  shoal_str_free(&l->few);
+  shoal_str_free(&l->many);
   shoal_str_free(&l->words);
   shoal_texts_free(&l->warnings);
   *l = (shoal_csv_layout){ 0 };

@@ -23,6 +23,9 @@ typedef struct {
   size_t *place;     /* [columns] number of the feature, of columns that are one */
   bool like;         /* features are those of a model: none may be left out */
   bool *numeric;     /* [columns] half or more of the first rows have a number there */
+  shoal_str few,
+      many;   /* "1, 4": columns from 0 of features with words that come again, and with others, in the first rows */
+  bool *text; /* [columns] most of these are texts of several words */
   shoal_str
       words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
   shoal_texts warnings;

@@ -101,7 +101,7 @@ void shoal_csv_like_fini(shoal_csv_like *l)
 int32_t shoal_csv_like_class(const shoal_csv_like *l, const char *label)
 {
   double number, other;
-  const bool counts = shoal_parse_f64(label, &number) == SHOAL_OK;
+  const bool counts = shoal_parse_f64(label, &number) == SHOAL_OK && fabs(number) < 0x1p53; /* ids beyond are texts */
   for (size_t k = 0; k < l->class_names.n; k++)
     if (strcmp(l->class_names.at[k], label) == 0) return (int32_t)k;
   for (size_t k = 0; k < l->class_names.n && counts; k++)

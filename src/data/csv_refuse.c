@@ -39,6 +39,7 @@ static bool is_second_header(const shoal_csv_table *t, const shoal_csv *c, size_
   const shoal_csv_layout *l = &t->layout;
   double unused;
   if (!l->header || t->rows > t->file_rows || l->features < 2 || !l->numeric[column]) return false;
+  if (shoal_csv_is_list(c->fields[column].text)) return false;
   for (size_t i = 0; i < c->n; i++)
     if (i != l->label && !l->dropped[i] && shoal_csv_number(&l->dialect, c->fields[i].text, &unused, NULL))
       return false;

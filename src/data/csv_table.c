@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_command.h"
 #include "data/csv_field.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
@@ -91,11 +92,16 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   *out = 0;
   if (column == SHOAL_CSV_NO_LABEL) return SHOAL_OK;
   const shoal_csv_field *label = &c->fields[column];
-  SHOAL_CHECK(label->text[0], SHOAL_ERR_IO,
-              "%s:%zu:%zu: the label is empty (column %zu): remove the row, or name the right "
-              "column with --label%s",
-              c->path, label->line, label->column, column + 1, t->args->missing ? "; --missing is for features" : "");
-  return shoal_csv_classes_add(&t->classes, c->path, label, out);
+  if (label->text[0]) return shoal_csv_classes_add(&t->classes, c->path, label, out);
+  shoal_str command = { 0 };
+  shoal_csv_command_filled(&t->layout, c->path, column, &command);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s:%zu:%zu: the label is empty (column %zu): name the right column with --label, or "
+                               "remove all such rows, as %s%s",
+                               c->path, label->line, label->column, column + 1, command.text,
+                               t->args->missing ? "; --missing is for features" : "");
+  shoal_str_free(&command);
+  return st;
 }
 
 static bool drops_gaps(const shoal_csv_table *t)

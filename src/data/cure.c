@@ -2,6 +2,7 @@
  *
  * A command must do what it says when it is run as it stands, for all arrays at once: labels that are texts get the same
  * numbers in both splits.  What it replaces stays in the file under another name. */
+#include "base/error.h"
 #include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -246,6 +247,21 @@ static shoal_status refuse_labels(const shoal_dataset *d, const char *name, cons
   char *command = rewrite_command(d->path, names, n, &how);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s %s %s; %s%s: %s", d->path, name, what, f->described, rule,
                                several ? " (for MEMBER put the one that tells the class)" : "", command);
+  free(command);
+  return st;
+}
+
+shoal_status shoal_data_check_labels(const shoal_dataset *d)
+{
+  const char *const names[2] = { d->names.y[0], d->names.y[1] };
+  const rewrite how = { .read = "[()]",
+                        .first = "u = numpy.unique(numpy.concatenate([v.ravel() for v in y.values()])); ",
+                        .value = "numpy.searchsorted(u, y[n])",
+                        .last = "" };
+  shoal_status st = shoal_labels_check(&d->labels, d->path, names);
+  if (st == SHOAL_OK || !shoal_labels_are_signs(&d->labels) || !d->alone) return st;
+  char *command = rewrite_command(d->path, names, d->names.y[1][0] ? 2 : 1, &how);
+  st = shoal_error_append(st, ": %s", command);
   free(command);
   return st;
 }

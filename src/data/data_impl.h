@@ -132,6 +132,8 @@ void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, cons
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n);
 /** ERR_IO for an array of samples that holds no numbers, naming its type and, where there is one, the cure. */
 shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
+/** As shoal_labels_check, with the command for labels that are -1 and 1. */
+shoal_status shoal_data_check_labels(const shoal_dataset *d);
 /** ERR_IO if an array does not hold one integer per sample; likewise. */
 shoal_status shoal_data_check_labels_form(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
 

@@ -198,7 +198,7 @@ static shoal_status count_classes(shoal_dataset *d)
 {
   if (d->names.text) return count_tokens(d);
   SHOAL_TRY(shoal_dataset_hold_labels(d));
-  SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
+  SHOAL_TRY(shoal_data_check_labels(d));
   d->info.classes = shoal_labels_classes(&d->labels);
   shoal_data_check_class_names(d);
   return SHOAL_OK;

@@ -202,7 +202,7 @@ shoal_status shoal_dataset_check_label_sums(shoal_dataset *d)
 static shoal_status check_file_labels(shoal_dataset *d)
 {
   SHOAL_TRY(shoal_dataset_hold_labels(d));
-  SHOAL_TRY(shoal_labels_check(&d->labels, d->path, (const char *const[]){ d->names.y[0], d->names.y[1] }));
+  SHOAL_TRY(shoal_data_check_labels(d));
   return shoal_dataset_check_label_sums(d);
 }
 

@@ -1,10 +1,12 @@
 /* `shoal data import`: the kinds, and the options that each of them has. */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -202,6 +204,34 @@ static shoal_status import_kind(size_t k, const shoal_import_args *a, const char
   return st;
 }
 
+/* What cures write is called NEW in their commands.  Where that is what they read, for a cure before made it, they write NEW2: the shell
+ * would empty the file first. */
+static shoal_status write_another(const shoal_import_args *a, shoal_status st)
+{
+  static const char *const outputs[] = { ">NEW", " NEW does", "import csv NEW", "and import NEW" };
+  bool reads = false;
+  shoal_error e;
+  for (size_t i = 0; i < a->n_sources; i++) reads |= strcmp(a->sources[i], "NEW") == 0;
+  if (!reads) return st;
+  shoal_error_take(&e);
+  shoal_str text = { 0 };
+  for (const char *at = e.text; *at;) {
+    size_t n = 0;
+    for (size_t i = 0; i < SHOAL_COUNT(outputs) && !n; i++)
+      if (strncmp(at, outputs[i], strlen(outputs[i])) == 0 && !isalnum((unsigned char)at[strlen(outputs[i])]))
+        n = strlen(outputs[i]);
+    const char *behind = strstr(at, "NEW");
+    if (n)
+      shoal_str_add(&text, "%.*s2%.*s", (int)(behind + 3 - at), at, (int)(at + n - behind - 3), behind + 3);
+    else
+      shoal_str_add(&text, "%c", *at);
+    at += n ? n : 1;
+  }
+  snprintf(e.text, sizeof e.text, "%s", text.text);
+  shoal_str_free(&text);
+  return shoal_error_put(&e);
+}
+
 /* Warnings are about the data set that is made.  If none is, the reason is all that is said. */
 shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
 {
@@ -213,7 +243,10 @@ shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
   shoal_log_keep_warnings();
   shoal_status st = import_kind(k, a, out_path);
   char *warnings = shoal_log_kept();
-  if (st == SHOAL_OK) shoal_log_warn_lines(warnings);
+  if (st == SHOAL_OK)
+    shoal_log_warn_lines(warnings);
+  else
+    st = write_another(a, st);
   free(warnings);
   return st;
 }

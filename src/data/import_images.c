@@ -17,6 +17,7 @@
 #include "data/image.h"
 #include "data/labels.h"
 #include "data/python.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -296,16 +297,68 @@ static shoal_status find_strays(images *m, const char *folder)
   return st;
 }
 
+/* Of "cat.12.jpg" and "cat (12).png" the bytes of "cat"; 0: no number is in front of the ending. */
+static size_t word_before_number(const char *name)
+{
+  const char *end = strrchr(name, '.');
+  if (!end) return 0;
+  if (end > name && end[-1] == ')') end--;
+  const char *number = end;
+  while (number > name && isdigit((unsigned char)number[-1])) number--;
+  if (number == end) return 0;
+  if (number > name && number[-1] == '(') number--;
+  while (number > name && strchr(" ._-", number[-1])) number--;
+  return (size_t)(number - name);
+}
+
+/* Whether the images of a folder are called by their classes and a number, two or more of each of several classes. */
+static shoal_status are_named_by_class(const char *folder, bool *out)
+{
+  shoal_texts files = { 0 };
+  size_t n = 0, classes = 0, alone = 0, of_class = 0, before = 0;
+  const char *last = "";
+  shoal_status st = list_folder(folder, FILES, &files);
+  for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) { /* sorted, so those of a class are together */
+    const char *name = files.at[i];
+    char *path = shoal_path_join(folder, name);
+    const bool image = is_image(path);
+    free(path);
+    if (!image) continue;
+    const size_t word = word_before_number(name);
+    const bool same = n++ > 0 && word == before && strncmp(name, last, word) == 0;
+    if (!same) alone += of_class == 1;
+    classes += !same;
+    of_class = same ? of_class + 1 : 1;
+    alone += word == 0;
+    before = word;
+    last = name;
+  }
+  *out = classes > 1 && alone == 0 && of_class > 1;
+  shoal_texts_free(&files);
+  return st;
+}
+
 static shoal_status refuse_flat(images *m, const char *folder)
 {
+  char word[SHOAL_WORD];
+  bool named = false;
   SHOAL_TRY(find_strays(m, folder));
+  if (!m->table) SHOAL_TRY(are_named_by_class(folder, &named));
   char *command = m->table ? folders_command(m, folder) : NULL;
+  if (named)
+    command =
+        shoal_strdup_printf("for f in %s/*; do c=$(basename \"$f\" | sed -E 's/[ ._-]*[(]?[0-9]+[)]?[.][^.]*$//'); "
+                            "mkdir -p NEW/\"$c\"; cp \"$f\" NEW/\"$c\"; done",
+                            shoal_shell_word(folder, word));
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
                                "%s has no folders: a folder of images has one for each class, move the images into "
                                "these (all into one if they are "
                                "to be predicted)%s%s%s%s",
                                folder, m->table ? "; if the first two columns of " : "", m->table ? m->table : "",
-                               command ? " are file and class: " : "", command ? command : "");
+                               m->table  ? " are file and class: "
+                               : command ? "; if their names begin with the class: "
+                                         : "",
+                               command ? command : "");
   free(command);
   return st;
 }

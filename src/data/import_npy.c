@@ -1,5 +1,6 @@
 /* NumPy arrays: samples and labels, found by the words in their names as in HDF5 files (X_train, y_train, images,
  * labels, ...), or, if there are just two, by their dimensions.  Bytes stay bytes, all else becomes f32. */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/limit.h"
 #include "base/log.h"
@@ -47,6 +48,106 @@ static shoal_data_role role_of(const shoal_npy *a)
   return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name)) : role;
 }
 
+/* ---- commands that make other files of arrays ---- */
+
+/* "2-NAME" beside a file, with another ending if one is given.  Caller frees. */
+static char *second_name(const char *path, const char *ending)
+{
+  const char *base = shoal_path_base(path), *dot = ending ? strrchr(base, '.') : NULL;
+  const size_t kept = dot ? (size_t)(dot - base) : strlen(base);
+  return shoal_strdup_printf("%.*s2-%.*s%s", (int)(base - path), path, (int)kept, base, ending ? ending : "");
+}
+
+/* "python3 -c "import numpy; BODY" does, and give NAME instead"; of a body FROM and TO are the files.  Caller frees. */
+static char *rewrite_command(const char *body, const char *from, const char *to)
+{
+  static const char *const packages[] = { "numpy", NULL };
+  char one[SHOAL_WORD], other[SHOAL_WORD];
+  shoal_python python;
+  shoal_find_python(packages, &python);
+  return shoal_strdup_printf("%s -c \"import numpy; FROM, TO = %s, %s; %s\" does, and give %s instead%s%s", python.run,
+                             shoal_python_text(from, one), shoal_python_text(to, other), body, to,
+                             python.needs[0] ? "; it " : "", python.needs);
+}
+
+/* What makes class numbers, the same in all of them, of n arrays of labels.  Caller frees; NULL: they are in several archives. */
+static char *renumber_command(const shoal_npy *const *y, size_t n)
+{
+  static const char *const packages[] = { "numpy", NULL };
+  char one[SHOAL_WORD];
+  shoal_str names = { 0 };
+  char *command = NULL;
+  bool together = true, apart = true;
+  for (size_t i = 0; i < n; i++) {
+    together &= y[i]->archive && y[i]->path == y[0]->path;
+    apart &= !y[i]->archive;
+    shoal_str_add(&names, "%s%s", i ? ", " : "", shoal_python_text(y[i]->archive ? y[i]->name : y[i]->path, one));
+  }
+  if (together) {
+    char *to = second_name(y[0]->path, NULL);
+    char *body = shoal_strdup_printf(
+        "a = dict(numpy.load(FROM)); n = [%s]; u = numpy.unique(numpy.concatenate([a[k].ravel() for k in n])); "
+        "print(dict(enumerate(u.tolist()))); numpy.savez(TO, **{**a, **{k: numpy.searchsorted(u, a[k]) for k in n}})",
+        names.text);
+    command = rewrite_command(body, y[0]->path, to);
+    free(body);
+    free(to);
+  } else if (apart) {
+    shoal_python python;
+    shoal_find_python(packages, &python);
+    command = shoal_strdup_printf(
+        "%s -c \"import numpy, os; n = [%s]; y = [numpy.load(k) for k in n]; u = numpy.unique(numpy.concatenate("
+        "[v.ravel() for v in y])); print(dict(enumerate(u.tolist()))); [numpy.save(os.path.join(os.path.dirname(k), "
+        "'2-' "
+        "+ os.path.basename(k)), numpy.searchsorted(u, v)) for k, v in zip(n, y)]\" does, and give 2-NAME instead of "
+        "each%s%s",
+        python.run, names.text, python.needs[0] ? "; it " : "", python.needs);
+  }
+  shoal_str_free(&names);
+  return command;
+}
+
+/* Class numbers of the labels that are text, in all arrays of labels. */
+static char *name_command(const import *p)
+{
+  const shoal_npy *texts[8];
+  size_t n = 0;
+  for (size_t i = 0; i < p->arrays.n && n < SHOAL_COUNT(texts); i++) {
+    const shoal_npy *a = &p->arrays.all[i];
+    if (a->refused && (a->kind == 'U' || a->kind == 'S') && !p->left_out[i] && role_of(a) == SHOAL_ROLE_Y)
+      texts[n++] = a;
+  }
+  return n ? renumber_command(texts, n) : NULL;
+}
+
+/* An array that cannot be used, with the command that makes one of it that can. */
+static shoal_status refuse_array(const import *p, const shoal_npy *a, shoal_data_role role)
+{
+  static const char records[] =
+      "import numpy.lib.recfunctions as r; a = numpy.load(FROM); a = a if hasattr(a, 'files') else {'%s': a}; "
+      "numpy.savez(TO, **{k: r.structured_to_unstructured(a[k]) if a[k].dtype.names else a[k] for k in a})";
+  static const char objects[] =
+      "a = numpy.load(FROM, allow_pickle=True); a = a if hasattr(a, 'files') else {'%s': a} if a.ndim else a.item(); "
+      "numpy.savez(TO, **{k: numpy.array(v.tolist()) if v.dtype.hasobject else v for k in a for v in "
+      "[numpy.asarray(a[k])]})";
+  char *command = NULL, *body = NULL, *to = second_name(a->path, a->archive ? NULL : ".npz");
+  const char *what = "write class numbers, as";
+  if (role == SHOAL_ROLE_Y && (a->kind == 'U' || a->kind == 'S')) command = name_command(p);
+  if (a->kind == 'V' && strstr(a->refused, "structured")) body = shoal_strdup_printf(records, a->name);
+  if (a->kind == 'O') body = shoal_strdup_printf(objects, a->name);
+  if (a->kind == 'V') what = "write plain numbers, if all fields are numbers and none is the label, as";
+  if (a->kind == 'O') what = "if you trust who made it and rows are alike, write numbers, as";
+  if (body && shoal_is_plain(a->name)) command = rewrite_command(body, a->path, to);
+  shoal_status st = command ? SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s %s", a->refused, what, command)
+                            : SHOAL_FAIL(SHOAL_ERR_IO, "%s", a->refused);
+  free(command);
+  free(body);
+  free(to);
+  return st;
+}
+
+/* ---- roles ---- */
+
 /* Gives the arrays their roles.  Those without rows have none: they are listed in `empty`.  *untrained: one of them would have been
  * for training. */
 static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *untrained)
@@ -59,7 +160,7 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
     if (p->left_out[i]) continue;
     shoal_data_role role = role_of(a);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
-    SHOAL_CHECK(!a->refused || (named && role == SHOAL_ROLE_NONE), SHOAL_ERR_IO, "%s", a->refused);
+    if (a->refused && (!named || role != SHOAL_ROLE_NONE)) return refuse_array(p, a, role);
     if (role == SHOAL_ROLE_NONE) {
       shoal_info("%s: array %s is not used", a->path, a->name);
     } else if (a->empty) {
@@ -317,7 +418,14 @@ static shoal_status count_labels(import *p, shoal_labels *l)
   for (int s = 0; s < 2; s++)
     if (p->y[s]) SHOAL_TRY(read_labels(p, s, l));
   shoal_labels_finish(l);
-  SHOAL_TRY(shoal_labels_check(l, p->y[0]->path, (const char *const[]){ p->y[0]->name, p->y[1] ? p->y[1]->name : "" }));
+  shoal_status st =
+      shoal_labels_check(l, p->y[0]->path, (const char *const[]){ p->y[0]->name, p->y[1] ? p->y[1]->name : "" });
+  if (st != SHOAL_OK && shoal_labels_are_signs(l)) {
+    char *command = renumber_command((const shoal_npy *const *)p->y, p->y[1] ? 2 : 1);
+    if (command) st = shoal_error_append(st, ", as %s", command);
+    free(command);
+  }
+  SHOAL_TRY(st);
   p->classes = shoal_labels_classes(l);
   return SHOAL_OK;
 }

@@ -1,9 +1,24 @@
 /* Text as bytes: a vocabulary of 256, no tokeniser is needed.  The end of the text becomes the test split, because
  * neighbouring passages are too similar for a random split. */
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "data/csv.h"
 #include "data/data_impl.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* Bytes of such a text are no letters: every other one is zero. */
+static void warn_of_encoding(const char *path, const char *text, size_t n)
+{
+  char word[SHOAL_WORD];
+  const char *name = shoal_csv_wide_encoding(text, n);
+  if (name)
+    shoal_warn(
+        "%s is %s text, and each of its bytes becomes a token, also the zero ones: convert it with iconv -f %s -t "
+        "UTF-8 %s >NEW",
+        path, name, name, shoal_shell_word(path, word));
+}
 
 /* Concatenates all sources; caller frees. */
 static shoal_status join_sources(const shoal_import_args *a, char **out, size_t *n_out)
@@ -14,6 +29,7 @@ static shoal_status join_sources(const shoal_import_args *a, char **out, size_t 
     char *text;
     size_t more;
     shoal_status st = shoal_source_slurp(a->sources[i], &text, &more);
+    if (st == SHOAL_OK) warn_of_encoding(a->sources[i], text, more);
     char *grown = st == SHOAL_OK ? realloc(all, n + more) : NULL;
     if (!grown) {
       if (st == SHOAL_OK) {
@@ -40,6 +56,7 @@ static shoal_status write_files(const shoal_import_args *a, const bool *test, sh
     char *text;
     size_t n;
     SHOAL_TRY(shoal_source_slurp(a->sources[i], &text, &n));
+    warn_of_encoding(a->sources[i], text, n);
     shoal_status st = shoal_data_writer_add(w, test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, text, NULL);
     free(text);
     SHOAL_TRY(st);

@@ -135,13 +135,20 @@ uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split)
   return n;
 }
 
+bool shoal_labels_are_signs(const shoal_labels *l)
+{
+  return l->distinct == 2 && l->all[0].value == -1 && l->all[1].value == 1;
+}
+
 /* What probably happened, and what to do about it. */
 static const char *cure(const shoal_labels *l, const shoal_label *wrong)
 {
   const shoal_label *smallest = &l->all[0], *largest = &l->all[l->distinct - 1];
   const uint64_t count = wrong->count[0] + wrong->count[1];
   if (wrong->value < 0 && smallest == wrong && RARE * count >= l->n[0] + l->n[1])
-    return "; if they mark samples without a label, remove these; if they are a class, renumber the classes from 0";
+    return shoal_labels_are_signs(l) ? "; if -1 and 1 are the two classes, renumber them from 0"
+                                     : "; if they mark samples without a label, remove these; if they are "
+                                       "a class, renumber the classes from 0";
   if (wrong->value < 0 || wrong->value == UINT32_MAX || wrong->value == INT64_MAX)
     return "; such values often mark samples without a label: remove these samples";
   if (smallest->value == 1 && largest->value == l->stated) return "; classes count from 0: subtract 1 from every label";

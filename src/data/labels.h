@@ -56,6 +56,8 @@ uint64_t shoal_labels_outside(const shoal_labels *l, shoal_split split);
 /** ERR_IO naming path, array, sample, value and the cure if a label is no class number. `array` has the names of the
  *  labels' arrays per split, without the leading slash. */
 shoal_status shoal_labels_check(const shoal_labels *l, const char *path, const char *const array[2]);
+/** Whether they are -1 and 1 alone, as of two classes that a sign tells. */
+bool shoal_labels_are_signs(const shoal_labels *l);
 /** The summary of all labels of a data set as they are in its file, whatever their width; borrowed.  They are read once,
  *  in parts, and kept for training.  Call it first from one thread. */
 shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);

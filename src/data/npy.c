@@ -48,10 +48,12 @@ static shoal_status read_type(shoal_npy *a, const char *header)
   const char *close = descr && *descr == '[' ? "]" : "'";
   snprintf(type, sizeof type, "%.*s", descr && *descr ? (int)strcspn(descr + 1, close) + 2 : 0, descr ? descr : "");
   shoal_show(type, shown, sizeof shown);
-  SHOAL_CHECK(!descr || *descr != '[', SHOAL_ERR_IO,
-              "%s: array %s holds records (structured data), %s: save the numbers that "
-              "numpy.lib.recfunctions.structured_to_unstructured makes of it, and the labels on their own",
-              a->path, a->name, shown);
+  if (descr && *descr == '[') a->kind = 'V';
+  SHOAL_CHECK(
+      !descr || *descr != '[', SHOAL_ERR_IO,
+      "%s: array %s holds records (structured data), %s; samples are plain numbers, and labels an array of their "
+      "own",
+      a->path, a->name, shown);
   SHOAL_CHECK(descr && *descr == '\'', SHOAL_ERR_IO, "%s: the header of array %s does not say its type: it is damaged",
               a->path, a->name);
   char order = descr[1];
@@ -59,10 +61,9 @@ static shoal_status read_type(shoal_npy *a, const char *header)
   a->size = (size_t)(descr[3] >= '0' && descr[3] <= '9' ? strtoul(descr + 3, NULL, 10) : 0);
   a->swapped = order == '>' && a->size > 1;
   SHOAL_CHECK(a->kind != 'O', SHOAL_ERR_IO,
-              "%s: array %s holds Python objects, which are not loaded: save it as numbers", a->path, a->name);
+              "%s: array %s holds Python objects, which are not loaded, as they can run code", a->path, a->name);
   SHOAL_CHECK(a->kind != 'U' && a->kind != 'S', SHOAL_ERR_IO,
-              "%s: array %s holds text: number the classes with classes, y = np.unique(y, return_inverse=True)",
-              a->path, a->name);
+              "%s: array %s holds text; samples are numbers, and labels class numbers from 0", a->path, a->name);
   SHOAL_CHECK(
       a->kind != 'M' && a->kind != 'm', SHOAL_ERR_IO,
       "%s: array %s holds dates or times (%s): save numbers, such as (t - t.min()) / numpy.timedelta64(1, 'D'), days",
@@ -242,6 +243,11 @@ static shoal_status check_size(const shoal_npy *a, uint64_t whole)
   return SHOAL_OK;
 }
 
+bool shoal_npy_is_rewritable(const shoal_npy *a)
+{
+  return a->kind && strchr("OUSV", a->kind);
+}
+
 /* Adds an array; `name` is that of the file or member, `whole` the bytes it has when unpacked. */
 static shoal_status add(shoal_npys *l, shoal_npy a, const char *name, uint64_t whole)
 {
@@ -257,7 +263,7 @@ static shoal_status add(shoal_npys *l, shoal_npy a, const char *name, uint64_t w
   if (st == SHOAL_OK) st = check_size(&a, s.file ? shoal_source_most(s.file) : whole);
   if (st == SHOAL_OK && s.file) st = shoal_source_check(s.file, bytes_of(&a));
   close_stream(&s);
-  if (a.archive && st == SHOAL_ERR_IO) {
+  if ((a.archive || shoal_npy_is_rewritable(&a)) && st == SHOAL_ERR_IO) {
     shoal_error why;
     shoal_error_take(&why);
     a.refused = shoal_strdup_printf("%s", why.text);

@@ -9,14 +9,15 @@
 #include <stdint.h>
 
 typedef struct {
-  char *name;          /* "X_train", of the file or the member, without ".npy" */
-  char *refused;       /* why it cannot be used, or NULL; only of an archive's, which may have others */
+  char *name; /* "X_train", of the file or the member, without ".npy" */
+  char *
+      refused; /* why it cannot be used, or NULL; of an archive's, which may have others, or one that can be rewritten */
   const char *path;    /* of the file; borrowed */
   void *archive;       /* the open zip archive, borrowed, or NULL: the file is the array */
   uint64_t member;     /* its number in there */
   uint64_t packed;     /* bytes it takes in the archive */
   size_t header;       /* bytes before the first element */
-  char kind;           /* 'b' boolean, 'u', 'i', 'f' */
+  char kind;           /* 'b' boolean, 'u', 'i', 'f'; refused: 'U', 'S' text, 'O' objects, 'V' records */
   size_t size;         /* bytes of an element: 1, 2, 4, 8 */
   bool swapped;        /* not in this machine's order of bytes */
   bool empty;          /* it has no rows */
@@ -35,6 +36,8 @@ typedef struct {
 /** Appends the arrays of a file.  ERR_IO naming file and array if it is none of NumPy's, holds something other than numbers,
  *  or has another size than its header says; of an array in an archive that is kept as `refused`, for it may not be used. */
 shoal_status shoal_npy_find(const char *path, shoal_npys *out);
+/** Whether it holds texts, objects or records, of which NumPy may make numbers. */
+bool shoal_npy_is_rewritable(const shoal_npy *a);
 void shoal_npys_fini(shoal_npys *l);
 /** ERR_IO with both sizes and the cure if a member of an archive is packed tighter than data is. */
 shoal_status shoal_npy_check(const shoal_npy *a);

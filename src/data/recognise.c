@@ -77,6 +77,17 @@ static const struct {
   { "MM\0*", 4, 0, { "a TIFF image", IMAGE_CURE } },
 };
 
+/* A table of Weka: @relation behind empty lines and remarks. */
+static bool is_arff(const unsigned char *head, size_t n)
+{
+  const char *line = (const char *)head, *end = line + n;
+  while (line < end && strchr("%\r\n", *line)) {
+    const char *next = memchr(line, '\n', (size_t)(end - line));
+    line = next ? next + 1 : end;
+  }
+  return end - line > 9 && strncasecmp(line, "@relation", 9) == 0;
+}
+
 /* What is text, and something else than it was given as. */
 static shoal_alien alien_text(const unsigned char *head, size_t n)
 {
@@ -85,7 +96,7 @@ static shoal_alien alien_text(const unsigned char *head, size_t n)
   const shoal_alien failed = shoal_find_alien(head, n);
   if (failed.cure) return failed;
   if (strncasecmp(start, "<?xml", 5) == 0) return (shoal_alien){ "XML", TABLE_CURE("read_xml('FILE')") };
-  if (strncasecmp(start, "@relation", 9) == 0)
+  if (is_arff(head, n))
     return (shoal_alien){ "an ARFF table, of Weka", "sed '1,/^@data/Id' FILE >NEW.csv leaves its rows" };
   if (start[0] == '{' && holds(head, n, "\":"))
     return (shoal_alien){ "JSON", TABLE_CURE("read_json('FILE', lines=True)") };

@@ -277,7 +277,9 @@ static shoal_status end_epoch_together(shoal_session *s, bool *saved)
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
   shoal_session_record_agreement(s, s->record.op.epoch, s->run.control, s->clock.epoch, t0, t0);
   if (sums[2] > 0) return shoal_numbers_act(s);
+  s->record.loss_before = s->record.train_loss;
   s->record.train_loss = sums[0] / sums[1]; /* NAN if no sample counted */
+  s->record.rose |= s->record.train_loss > s->record.loss_before;
   s->clock.epoch++;
   if (shoal_session_reached_end(s)) SHOAL_TRY(finish(s));
   shoal_period every = s->world.choice.eval_every;

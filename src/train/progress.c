@@ -500,16 +500,21 @@ static double guessing_loss(const shoal_session *s)
   return sum;
 }
 
-/* A run that ends no better than by guessing mostly has a rate that does not suit it. */
+/* A run that ends no better than by guessing was too short if its loss has only fallen; else its rate mostly does not suit it. */
 static void warn_of_guessing(const shoal_session *s)
 {
   enum { STEPS = 50 };
-  const double loss = s->record.train_loss, no_better = 0.98, diverged = 1.2,
+  const double loss = s->record.train_loss, no_better = 0.98, diverged = 1.2, falling = 0.98,
                lr = shoal_config_float(s->world.config, "optim.lr");
   if (s->run.step < STEPS || !s->clock.trained || !isfinite(loss)) return;
   const double guess = guessing_loss(s);
   if (!(guess > 0) || loss < no_better * guess || s->record.test_loss < no_better * guess) return;
-  if (loss > diverged * guess)
+  if (!s->record.rose && loss < falling * s->record.loss_before)
+    shoal_warn(
+        "train loss %.4g is no better than %.4g, that of guessing by the classes' shares, but it only fell: give "
+        "more run.epochs, or a larger optim.lr (it is %g)",
+        loss, guess, lr);
+  else if (loss > diverged * guess)
     shoal_warn("train loss %.4g is above %.4g, that of guessing by the classes' shares: training diverged; give a "
                "smaller optim.lr (it is %g)",
                loss, guess, lr);

@@ -24,7 +24,8 @@ static shoal_status open_training(shoal_session *s)
   s->best = (shoal_session_best){ .step = UINT64_MAX };
   s->record.rows_kept = 0;
   s->record.from = -1;
-  s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.own.consensus = NAN;
+  s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.loss_before = s->record.own.consensus =
+      NAN;
   SHOAL_TRY(shoal_session_agree(s, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_compare_features(s)));

@@ -142,6 +142,8 @@ typedef struct { /* indices in the trace's string table */
 typedef struct {
   shoal_session_ops op;
   double test_loss, test_acc, train_loss, loss; /* latest, loss of a step on this rank; NAN if none */
+  double loss_before;                           /* train_loss of the epoch before, in this attempt; NAN if none */
+  bool rose;                                    /* train_loss did in some epoch of this attempt */
   uint64_t test_step;                           /* the step test_loss and test_acc belong to */
   uint64_t evaluations;                         /* since this attempt began to train, ... */
   double evaluations_s;                         /* ... and their seconds */

@@ -290,6 +290,18 @@ def test_numbers_guessing():
         assert len(lines) == bool(words) and all(words in line for line in lines), f"{lr}: {r.stderr}"
 
 
+def test_numbers_too_short():
+    """A run that ends above guessing because it was too short is told to go on, not that it diverged."""
+    import h5py
+    draw = np.random.default_rng(0)
+    with h5py.File("rare.h5", "w") as f:
+        f["train/x"], f["train/y"] = draw.normal(size=(400, 3)).astype("f4"), (np.arange(400) % 20 == 0).astype("i4")
+    net = [*sets(model__name="mlp", model__widths=[16], data__file="rare.h5", data__global_batch=32, optim__name="adamw", optim__lr=0.001)]
+    r = train(2, "short", *net, *sets(run__epochs=6))
+    assert "that of guessing by the classes' shares, but it only fell: give more run.epochs, or a larger optim.lr (it is 0.001)" in r.stderr, r.stderr
+    assert "diverged" not in r.stderr
+
+
 def test_numbers_again():
     """A rollback of a run is resumed to the same bits: the order of samples goes by the number of rollbacks, which is saved."""
     features("n.h5")

@@ -27,7 +27,7 @@ shoal_add_runs(launch launch_bits launch_codes launch_stops launch_first_moments
 shoal_add_runs(weights weights_methods weights_drawn weights_statistics weights_killed weights_fresh weights_refused)
 shoal_add_runs(network network_methods network_groups network_text network_transformers network_name network_refused)
 shoal_add_runs(progress progress_live progress_left progress_unread progress_logged progress_again progress_never progress_status)
-shoal_add_runs(numbers numbers_methods numbers_data numbers_kinds numbers_places numbers_end numbers_guessing numbers_range numbers_again numbers_few)
+shoal_add_runs(numbers numbers_methods numbers_data numbers_kinds numbers_places numbers_end numbers_guessing numbers_too_short numbers_range numbers_again numbers_few)
 shoal_add_pytest(train.numbers_test_split FILE mpi/test_numbers.py TESTS numbers_test_split numbers_test_split_far numbers_test_split_measured
                  numbers_test_split_none LABELS train noasan)
 

@@ -137,7 +137,7 @@ def test_one_hot_labels(kind):
 
 REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
-    (X, np.array(["a", "b"] * 20), "holds text: number the classes with"),
+    (X, np.array(["a", "b"] * 20), "holds text; samples are numbers, and labels class numbers from 0: write class numbers, as "),
     (X.astype("g"), Y, "has type '<f16'"),
     (X + 1j, Y, "array X_train holds complex numbers: save real ones"),
     (X, np.eye(4)[Y] + np.eye(4)[0], "row 0 of labels y_train is not one-hot: it has other numbers than 0 and 1"),

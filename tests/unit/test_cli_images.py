@@ -460,3 +460,17 @@ def test_folders_that_look_alike():
     subprocess.run("mv " + r.stderr.split(": if they are one class, mv ")[1], shell=True, check=True)
     load("images", "split")
     assert made("test")[1].tolist() == [0, 0, 1, 1]
+
+
+def test_classes_in_names():
+    """Images of a folder that are called by their classes and a number: the command makes a folder of each class."""
+    for i in range(1, 13):
+        put(f"all/cat.{i}.png", png(pixels(i, 4, 4)))
+        put(f"all/great_dane ({i}).png", png(pixels(100 + i, 4, 4)))
+    put("all/LICENSE", b"text")
+    r = load("images", "all", code=7)
+    subprocess.run(["bash", "-c", re.search("class: (for .* done)$", r.stderr.strip())[1]], check=True)
+    assert "LICENSE" in load("images", "NEW").stderr
+    assert names() == (["cat", "great_dane"], 2) and len(made()[1]) == 22
+    put("all/1.png", png(pixels(7, 4, 4)))
+    assert "for f in" not in load("images", "all", code=7).stderr

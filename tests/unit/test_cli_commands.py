@@ -1,0 +1,217 @@
+"""The commands of pandas that refusals of `shoal data import csv` print: run as they stand, they make the table that was meant."""
+import os
+import re
+import shutil
+import subprocess
+from datetime import date, timedelta
+
+import h5py
+import numpy as np
+import pytest
+
+from harness import PLAIN_ENV, assert_one_error, program, run
+from importing import load, names
+
+
+def refused(text, words, *args):
+    """The command of the refusal of that table, after it was run: its output is the file or folder NEW."""
+    with open("t.csv", "w", newline="") as f:
+        f.write(text)
+    r = load("csv", "t.csv", *args, code=7)
+    assert_one_error(r, words)
+    command = re.search(r"as (\S*python3 -c '[^']*' t.csv NEW) does", r.stderr)[1]
+    if os.path.isdir("NEW"):
+        shutil.rmtree("NEW")
+    subprocess.run(command, shell=True, check=True)
+    return r.stderr
+
+
+def rows(split="train"):
+    with h5py.File("t.h5") as f:
+        return [(*x, y) for x, y in zip(f[f"{split}/x"][:].tolist(), f[f"{split}/y"][:].tolist())]
+
+
+SEX, PORT = ("male", "female"), ("S", "C", "")
+
+
+@pytest.mark.parametrize("sep, header, label", ((",", True, True), (";", True, False), ("\t", False, True)))
+def test_words(sep, header, label):
+    """Columns with few words become columns of 1 and 0, names are left out, and the label is the last column."""
+    table = [[f"Doe {i}", f"{i}.5", SEX[i % 2], PORT[i % 3], str(i % 2)] for i in range(40)]
+    head = ["name", "age", "sex", "port", "out"]
+    if not label:
+        table, head = [[row[4], *row[:4]] for row in table], [head[4], *head[:4]]
+    text = "".join(sep.join(row) + "\n" for row in [head] * header + table)
+    words = "give each value of the columns with words a column of 1 and 0 (where words hardly come again, none)"
+    stderr = refused(text, words, *(() if label else ("--label", "out")))
+    if not label:
+        assert "for an import with --label out" in stderr
+    load("csv", "NEW", "--test-share", "0")
+    ports = sorted(PORT)
+    assert rows() == [(i + 0.5, i % 2, (i + 1) % 2, *(PORT[i % 3] == p for p in ports), i % 2) for i in range(40)]
+
+
+def test_text():
+    """A text becomes columns of its words, the most frequent ones first; a header above texts alone is found."""
+    text = "review,sentiment\n" + "".join(f'"A {("bad", "good")[i % 2]} film, number {i}",{("neg", "pos")[i % 2]}\n' for i in range(40))
+    refused(text, 'column 1, "review" is text; features are numbers: give each of its 1000 most frequent words a column')
+    load("csv", "NEW", "--test-share", "0")
+    assert names() == (["neg", "pos"], 2)
+    with h5py.File("t.h5") as f:
+        assert f.attrs["feature_names"].decode().split("\n")[:5] == ["word_a", "word_film", "word_number", "word_bad", "word_good"]
+        assert f["train/x"][:, :5].tolist() == [[1, 1, 1, (i + 1) % 2, i % 2] for i in range(40)]
+
+
+def test_header_above_words():
+    """The first row of a table of words: a header if its words come only there, and others come again."""
+    text = "".join(f"{'ab'[i % 2]}\tsome words of message {i}\n" for i in range(40))
+    for header, words in (("", "no header"), ("kind\ttext\n", "the first row is the header")):
+        with open("t.csv", "w") as f:
+            f.write(header + text)
+        assert words in load("csv", "t.csv", "--label", "1", code=7).stdout
+
+
+DATES = [date(2003, 1, 1) + timedelta(days=3 * i) for i in range(40)]
+DAYS = [(d - date(1970, 1, 1)).days for d in DATES]
+
+
+@pytest.mark.parametrize("form, values", [
+    *((form, [d.strftime(form) for d in DATES]) for form in ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y-%m-%d", "%m/%d/%y")),
+    ("%d-%m-%Y %H:%M", [d.strftime("%d-%m-%Y 12:00") for d in DATES]), ("%I:%M %p", [d.strftime("%m/%d/%Y 06:00 PM") for d in DATES])])
+def test_dates(form, values):
+    """Day and month are never taken for each other: the order is the one that all rows fit."""
+    stderr = refused("day,a,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(values)), "looks like a date; features are numbers: write days since 1970")
+    assert ("in the order that all rows fit" in stderr) == (form != "%Y-%m-%d")
+    load("csv", "NEW", "--test-share", "0")
+    hours = {"%d-%m-%Y %H:%M": 12, "%I:%M %p": 18}.get(form, 0)
+    assert rows() == [(d + hours / 24, i, i % 2) for i, d in enumerate(DAYS)]
+
+
+def test_dates_that_may_be_either():
+    """The command fails where both orders fit."""
+    with pytest.raises(subprocess.CalledProcessError):
+        refused("day,a,y\n" + "".join(f"0{i % 9 + 1}/05/2003,{i},{i % 2}\n" for i in range(40)), "if both do, leave one of the two formats out")
+
+
+def test_times():
+    refused("at,y\n" + "".join(f"{i // 2}:{i % 2 * 30:02}:00,{i % 2}\n" for i in range(40)), "looks like a time; features are numbers: write hours")
+    load("csv", "NEW", "--test-share", "0")
+    assert rows() == [(i / 2, i % 2) for i in range(40)]
+
+
+@pytest.mark.parametrize("column, values, words", (("split", ("train", "train", "valid", "test"), "test"), ("Usage", ("Training", "Training", "PublicTest"), "PublicTest"),
+                                                   ("is_train", ("True", "True", "False"), "False"), ("isTest", ("0", "0", "1"), "1")))
+def test_splits(column, values, words):
+    """A column that says which rows are for tests is neither feature nor label."""
+    n = len(values)
+    text = f"a,b,kind,{column}\n" + "".join(f"{i},{i % 7},{i // n % 2},{values[i % n]}\n" for i in range(40))
+    stderr = refused(text, f'column 4, "{column}" says which rows are for tests: make a table of each part', "--label", "kind")
+    command = re.search(r"shoal (data import csv NEW --label kind -o NEW.h5)", stderr)[1]
+    run([program(), *command.split()], base=PLAIN_ENV, timeout=30)
+    os.rename("NEW.h5", "t.h5")
+    train = "Training" if column == "Usage" else {"is_train": "True", "isTest": "0"}.get(column, "train")
+    assert rows() == [(i, i % 7, i // n % 2) for i in range(40) if values[i % n] == train]
+    assert rows("test") == [(i, i % 7, i // n % 2) for i in range(40) if values[i % n] == words]
+    load("csv", "t.csv", "--label", "kind", "--drop", column)
+
+
+def test_pixels():
+    """Numbers with blanks between them in one field, beside a column that tells the split: first these, then that."""
+    text = "emotion,pixels,Usage\n" + "".join(f"{i // 3 % 2},{' '.join(str(i * k % 256) for k in range(9))},{('Training', 'Training', 'PrivateTest')[i % 3]}\n"
+                                               for i in range(42))
+    refused(text, 'column 2, "pixels" is a list in one field', "--label", "emotion")
+    r = load("csv", "NEW", "--label", "emotion", code=7)  # what it reads it does not write
+    assert_one_error(r, 'column 11, "Usage" says which rows are for tests')
+    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' NEW NEW2) does", r.stderr)[1], shell=True, check=True)
+    run([program(), *re.search(r"shoal (data import csv NEW2 --label emotion -o NEW.h5)", r.stderr)[1].split()], base=PLAIN_ENV, timeout=30)
+    os.rename("NEW.h5", "t.h5")
+    assert rows() == [(*(i * k % 256 for k in range(9)), i // 3 % 2) for i in range(42) if i % 3 < 2]
+
+
+def test_empty_labels():
+    text = 'a,"b, c",y\n' + "".join(f"{i},{i % 7},{'' if i % 8 == 5 else i % 2}\n" for i in range(40))
+    refused(text, "t.csv:7:5: the label is empty (column 3): name the right column with --label, or remove all such rows, as ")
+    load("csv", "NEW", "--test-share", "0")
+    assert rows() == [(i, i % 7, i % 2) for i in range(40) if i % 8 != 5]
+
+
+def test_long_ids():
+    """Labels that doubles do not tell apart are classes of their own, in the order of their numbers; zeros in front make no other number."""
+    ids = ("9912140633506421", "9912140633506420", "-9912140633506421", "468768768833943384", "0468768768833943384")
+    with open("t.csv", "w") as f:
+        f.write("a,y\n" + "".join(f"{i},{ids[i % 5]}\n" for i in range(40)))
+    r = load("csv", "t.csv", "--test-share", "0")
+    assert names() == (["-9912140633506421", "9912140633506420", "9912140633506421", "468768768833943384"], 4)
+    assert [y for _, y in rows()] == [(2, 1, 0, 3, 3)[i % 5] for i in range(40)]
+    assert r.stderr.count("are equal as numbers") == 1 and 'labels "468768768833943384" and "0468768768833943384" are equal' in r.stderr
+
+
+def test_arff_behind_remarks():
+    with open("iris.csv", "w") as f:
+        f.write("% 1. Title: Iris\n%\n\n@RELATION iris\n@attribute a numeric\n@attribute class {x,y}\n@DATA\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
+    r = load("csv", "iris.csv", code=7)
+    assert_one_error(r, "iris.csv is an ARFF table, of Weka")
+    subprocess.run(re.search(r"sed .* >NEW.csv", r.stderr)[0], shell=True, check=True)
+    load("csv", "NEW.csv", "--test-share", "0")
+    assert rows() == [(i, i % 2) for i in range(40)]
+
+
+def test_text_in_utf_16():
+    with open("t.txt", "wb") as f:
+        f.write(("word " * 100).encode("utf-16"))
+    assert "t.txt is UTF-16 text, and each of its bytes becomes a token" in load("text", "t.txt").stderr
+    with open("t.txt", "wb") as f:
+        f.write(("wörd " * 100).encode("latin-1"))
+    assert load("text", "t.txt").stderr == ""
+
+
+def test_cure_of_a_cure():
+    """A command that reads NEW writes NEW2: the shell would empty the file that it is to read."""
+    with open("NEW", "w") as f:
+        f.write("a,b,y\n" + "".join(f'"${i}",{i % 7}%,{i % 2}\n' for i in range(40)))
+    first = re.search("sed .* NEW >NEW2", load("csv", "NEW", code=7).stderr)[0]
+    subprocess.run(first, shell=True, check=True)
+    subprocess.run(re.search("sed .* NEW2 >NEW", load("csv", "NEW2", code=7).stderr)[0], shell=True, check=True)
+    load("csv", "NEW", "--test-share", "0")
+    assert rows() == [(i, i % 7, i % 2) for i in range(40)]
+
+
+@pytest.mark.parametrize("names", (("X_train.npy", "y_train.npy", "X_test.npy", "y_test.npy"), ("s.npz",)))
+@pytest.mark.parametrize("labels", (np.where(np.arange(40) % 3, "pos", "neg"), np.where(np.arange(40) % 3, 1, -1)))
+def test_labels_of_numpy(names, labels):
+    """Labels that are texts, or -1 and 1, become the same class numbers in both splits."""
+    x = np.arange(80).reshape(40, 2)
+    arrays = {"X_train": x, "y_train": labels, "X_test": x[:9], "y_test": labels[:9]}
+    if len(names) == 1:
+        np.savez(names[0], **arrays)
+    else:
+        for name in names:
+            np.save(name, arrays[name[:-4]])
+    r = load("npy", *names, code=7)
+    subprocess.run(re.search(r'as (\S*python3 -c ".*") does', r.stderr)[1], shell=True, check=True)
+    load("npy", *(f"2-{name}" if name[0] in "sy" else name for name in names))
+    assert rows() == [(*x[i], int(i % 3 > 0)) for i in range(40)] and rows("test") == [(*x[i], int(i % 3 > 0)) for i in range(9)]
+
+
+def test_records_and_objects_of_numpy():
+    x, y = np.arange(80.).reshape(40, 2), np.arange(40) % 2
+    np.savez("r.npz", X_train=np.array([tuple(row) for row in x], dtype=[("a", "f4"), ("b", "f4")]), y_train=y)
+    np.savez("o.npz", X_train=x.astype(object), y_train=y)
+    np.save("d.npy", {"x": x.tolist(), "y": y}, allow_pickle=True)
+    for name, words, made in (("r.npz", "structured data", "2-r.npz"), ("o.npz", "if you trust who made it", "2-o.npz"), ("d.npy", "if you trust", "2-d.npz")):
+        r = load("npy", name, code=7)
+        assert words in r.stderr
+        subprocess.run(re.search(r'as (\S*python3 -c ".*") does', r.stderr)[1], shell=True, check=True)
+        load("npy", made, "--test-share", "0")
+        assert rows() == [(*x[i], i % 2) for i in range(40)]
+
+
+def test_signs_in_hdf5():
+    y = np.where(np.arange(40) % 3, 1, -1)
+    with h5py.File("t.h5", "w") as f:
+        f["train/x"], f["train/y"], f["test/x"], f["test/y"] = np.arange(80.).reshape(40, 2), y, np.arange(10.).reshape(5, 2), y[1:3].repeat(3)[:5]
+    r = run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV, code=7)
+    assert_one_error(r, "if -1 and 1 are the two classes, renumber them from 0: ")
+    subprocess.run(re.search(r'0: (\S*python3 -c ".*")', r.stderr)[1], shell=True, check=True)
+    run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV)
+    assert [y for *_, y in rows()] == [int(i % 3 > 0) for i in range(40)] and [y for *_, y in rows("test")] == [1] * 5

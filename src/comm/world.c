@@ -366,26 +366,69 @@ static shoal_status answer_clock(shoal_group *g, int peer)
   return SHOAL_OK;
 }
 
-/* A tree: each rank asks the one above, once that knows its own offset, and adds what it is told of it. */
+/* Nodes that are pretended lie on one host. */
+static bool on_one_host(const shoal_topo *t, int a, int b)
+{
+  const shoal_place *x = &t->places[a], *y = &t->places[b];
+  return t->pretended ? strcmp(x->host, y->host) == 0 : x->node == y->node;
+}
+
+/* The first rank of each host, in the order of ranks. *own: the index of this rank's. */
+static shoal_status first_ranks(const shoal_world *w, int **first, int *n, int *own)
+{
+  SHOAL_TRY(SHOAL_ALLOC((size_t)w->size, first));
+  *n = 0;
+  for (int r = 0; r < w->size; r++) {
+    int host = 0;
+    while (host < *n && !on_one_host(w->topo, (*first)[host], r)) host++;
+    if (host == *n) (*first)[(*n)++] = r;
+    if (r == w->rank) *own = host;
+  }
+  return SHOAL_OK;
+}
+
+/* A tree of hosts: each first rank asks the one above, once that knows its own offset, and adds what it is told of it. */
+static shoal_status measure_host(shoal_group *g, const int *first, int n, int own, shoal_trace_reading *out)
+{
+  double above[2] = { 0, 0 };
+  if (own > 0) {
+    int parent = first[(own - 1) / CLOCK_CHILDREN];
+    SHOAL_TRY(ask_clock(g, parent, out));
+    SHOAL_TRY(shoal_group_recv(g, above, sizeof above, parent, 0));
+    out->offset_ns += above[0];
+    out->bound_ns += above[1];
+  }
+  above[0] = out->offset_ns;
+  above[1] = out->bound_ns;
+  int64_t child = (int64_t)own * CLOCK_CHILDREN + 1, end = SHOAL_MIN(child + CLOCK_CHILDREN, (int64_t)n);
+  for (; child < end; child++) {
+    SHOAL_TRY(answer_clock(g, first[child]));
+    SHOAL_TRY(shoal_group_send(g, above, sizeof above, first[child], 0));
+  }
+  return SHOAL_OK;
+}
+
+/* Ranks of one host read one clock: its first rank measures, and the others get the reading; beside rank 0 there is nothing to
+ * measure. */
+static shoal_status measure_clock(shoal_world *w, const int *first, int n, int own, shoal_trace_reading *mine)
+{
+  shoal_group *g = w->control;
+  if (w->rank != first[own]) return own == 0 ? SHOAL_OK : shoal_group_recv(g, mine, sizeof *mine, first[own], 0);
+  SHOAL_TRY(measure_host(g, first, n, own, mine));
+  for (int r = w->rank + 1; r < w->size && own > 0; r++)
+    if (on_one_host(w->topo, w->rank, r)) SHOAL_TRY(shoal_group_send(g, mine, sizeof *mine, r, 0));
+  return SHOAL_OK;
+}
+
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out)
 {
   shoal_group *g = w->control;
   shoal_trace_reading mine = { .at_ns = shoal_now_ns() };
-  double above[2] = { 0, 0 };
-  if (w->rank > 0) {
-    int parent = (w->rank - 1) / CLOCK_CHILDREN;
-    SHOAL_TRY(ask_clock(g, parent, &mine));
-    SHOAL_TRY(shoal_group_recv(g, above, sizeof above, parent, 0));
-    mine.offset_ns += above[0];
-    mine.bound_ns += above[1];
-  }
-  above[0] = mine.offset_ns;
-  above[1] = mine.bound_ns;
-  int64_t first = (int64_t)w->rank * CLOCK_CHILDREN + 1, end = SHOAL_MIN(first + CLOCK_CHILDREN, (int64_t)w->size);
-  for (int64_t child = first; child < end; child++) {
-    SHOAL_TRY(answer_clock(g, (int)child));
-    SHOAL_TRY(shoal_group_send(g, above, sizeof above, (int)child, 0));
-  }
+  int *first = NULL, n = 0, own = 0;
+  shoal_status st = first_ranks(w, &first, &n, &own);
+  if (st == SHOAL_OK) st = measure_clock(w, first, n, own, &mine);
+  free(first);
+  SHOAL_TRY(st);
   SHOAL_TRY(shoal_group_barrier(g));
   *out = mine;
   return SHOAL_OK;

@@ -152,7 +152,7 @@ static shoal_status run(shoal_session *s, const shoal_train_args *args)
   bool prepared = st == SHOAL_OK;
   if (prepared) {
     shoal_session_report_start(s);
-    st = shoal_session_offer_stop(s);
+    st = shoal_session_reached_end(s) ? SHOAL_OK : shoal_session_offer_stop(s); /* else nothing is left to be stopped */
     if (st == SHOAL_OK) st = train(s);
   } else if (s->run.world && st != SHOAL_STOPPED && !shoal_world_broken(s->run.world)) {
     st = shoal_group_agree(s->run.control, st); /* errors of single ranks are printed and get one exit code */

@@ -331,9 +331,10 @@ static int one_world(const char *pretend, size_t max_message)
   sub_groups(w, pretend ? pretend : "flat");
   any_set(w);
   CHECK_OK(shoal_world_measure_clock(w, &clock));
-  /* One machine, one clock: the true offset is zero, so the estimate must be within its own bound. */
-  CHECK_LE(fabs(clock.offset_ns), clock.bound_ns + 1, "clock: %g ns", clock.offset_ns);
-  CHECK_LT(clock.bound_ns, 1e9, "clock: %g ns", clock.offset_ns);
+  /* One machine, one clock, whatever nodes are pretended: nothing is measured. */
+  CHECK(clock.at_ns > 0, "no reading");
+  CHECK_EQ(clock.offset_ns, 0);
+  CHECK_EQ(clock.bound_ns, 0);
   int nodes = shoal_world_topo(w)->nodes;
   shoal_world_close(w);
   return nodes;

@@ -119,7 +119,8 @@ def sentence(run: Run) -> str:
         share = {c: float(ranks[f"{c}_ns"].sum() / ranks["wall_ns"].sum()) for c in figures.KIND_ORDER}
         compute = sum(share[c] for c in ("forward", "backward", "optimizer"))
         most = max((c for c in share if c not in ("forward", "backward", "optimizer")), key=lambda c: share[c])
-        said += f"; {percent(compute, 0)} of the time went into computing, and most of the rest into {_SPENT[most]} ({percent(share[most], 0)})"
+        said += (f"; of the time of its ranks {percent(compute, 0)} went into computing, and of all else {_SPENT[most]} took most, "
+                 f"{percent(share[most], 0)}")
     return f"{said}."
 
 

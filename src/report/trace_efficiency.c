@@ -147,15 +147,20 @@ static void advise(const shoal_trace_run *r, const shoal_trace_replay *x, char *
   const double little = 0.05;
   double losses[CAUSES];
   size_t worst = 0;
-  bool contended = false;
+  bool contended = false, crowded = false;
   find_losses(r, x, losses);
   for (size_t i = 0; i < CAUSES; i++)
     if (losses[i] > losses[worst]) worst = i;
-  for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
+  for (size_t i = 0; i < r->n; i++) {
+    contended |= shoal_trace_is_contended(r->lines[i]);
+    crowded |= shoal_trace_is_crowded(r->lines[i]);
+  }
   if (losses[worst] < little)
     snprintf(out, cap, "nothing here: no cause costs %.0f %%, so only a faster step of each rank helps", 100 * little);
-  else if (worst <= TURNS && contended)
+  else if (worst <= TURNS && crowded)
     snprintf(out, cap, "fewer ranks or threads per node: ranks share cores, so that they wait for one another");
+  else if (worst <= TURNS && contended)
+    snprintf(out, cap, "nodes of your own: other programs take turns with ranks on their cores (top shows them)");
   else if (worst == BALANCE)
     snprintf(out, cap, "why rank %d on %s computes longest (%.0f %% are lost to it): its cores, its clock, its samples",
              busiest(r)->rank, busiest(r)->row.host, 100 * losses[worst]);

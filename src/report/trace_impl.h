@@ -170,7 +170,10 @@ uint64_t shoal_trace_steps_made(const shoal_trace_line *l);
 /** Samples of this rank per second of training; 0 if unknown. */
 double shoal_trace_samples_per_s(const shoal_trace_line *l);
 double shoal_trace_own_ms(const shoal_trace_line *l); /* mean step duration without waits; 0 if there are no steps */
+/** Whether its cores were shared: with other ranks, by the placement, or with whatever it was preempted for. */
 bool shoal_trace_is_contended(const shoal_trace_line *l);
+/** By the placement alone: the ranks on its cores have more threads than these. */
+bool shoal_trace_is_crowded(const shoal_trace_line *l);
 /** Error bound of the drift.  Each reading has an error of at most its bound, so their difference at most twice the
  *  larger bound; this is divided by the time from the first span to the last, which is a little shorter than the time
  *  between the readings, so the result is an upper bound. */

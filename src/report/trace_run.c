@@ -30,13 +30,18 @@ static double compute_ms(const shoal_trace_line *l)
   return per_step_ms(l, ns[SHOAL_TRACE_FORWARD] + ns[SHOAL_TRACE_BACKWARD] + ns[SHOAL_TRACE_OPTIMIZER]);
 }
 
-/* A rank is contended if the placement says so, or if it was preempted often: a rank alone on its core has a few
- * involuntary context switches per second, two ranks on one core have some hundred. */
+/* A rank alone on its core has a few involuntary context switches per second; two ranks on one core, or another program beside it,
+ * make some hundred. */
 bool shoal_trace_is_contended(const shoal_trace_line *l)
 {
   const double switches_per_second = 50;
   double limit = switches_per_second * (double)l->wall_ns * 1e-9;
-  return l->row.contended || (l->steps && (double)l->row.involuntary_switches > limit);
+  return shoal_trace_is_crowded(l) || (l->steps && (double)l->row.involuntary_switches > limit);
+}
+
+bool shoal_trace_is_crowded(const shoal_trace_line *l)
+{
+  return l->row.contended;
 }
 
 double shoal_trace_drift_bound_ppm(const shoal_trace_line *l)

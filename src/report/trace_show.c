@@ -74,9 +74,10 @@ static void print_head(const shoal_trace_table *t, const shoal_trace_run *r, FIL
   char steps[48], which[32] = "all attempts", length[32], run[256], speed[32] = "";
   if (r->summary->attempt != SHOAL_TRACE_ALL) snprintf(which, sizeof which, "attempt %d", r->summary->attempt);
   if (!r->summary->mixed && r->samples_per_s > 0) snprintf(speed, sizeof speed, ", %.0f samples/s", r->samples_per_s);
-  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s steps each, %s%s\n\n", shoal_show(t->run, run, sizeof run), which,
-          r->n, r->n == 1 ? "" : "s", r->summary->nodes, r->summary->nodes == 1 ? "" : "s",
-          steps_text(r->summary, steps, sizeof steps),
+  steps_text(r->summary, steps, sizeof steps);
+  fprintf(out, "%s, %s: %zu rank%s on %zu node%s, %s step%s each, %s%s\n\n", shoal_show(t->run, run, sizeof run), which,
+          r->n, r->n == 1 ? "" : "s", r->summary->nodes, r->summary->nodes == 1 ? "" : "s", steps,
+          strcmp(steps, "1") == 0 ? "" : "s",
           shoal_format_seconds((double)r->wall_ns * 1e-9 / (double)r->n, length, sizeof length), speed);
   if (r->summary->mixed)
     fprintf(out,
@@ -411,15 +412,19 @@ static void print_energy(const shoal_trace_run *r, FILE *out)
 
 static void print_remarks(const shoal_trace_run *r, FILE *out)
 {
-  bool contended = false;
-  for (size_t i = 0; i < r->n; i++) contended |= shoal_trace_is_contended(r->lines[i]);
+  bool contended = false, crowded = false;
+  for (size_t i = 0; i < r->n; i++) {
+    contended |= shoal_trace_is_contended(r->lines[i]);
+    crowded |= shoal_trace_is_crowded(r->lines[i]);
+  }
   double overhead = percent((double)r->overhead_ns, (double)r->wall_ns);
   fprintf(out, "tracing took %.3f %% of the time%s\n", overhead,
           overhead > 1 ? ": more than 1 %, trace.level step takes less" : "");
   if (contended)
-    fprintf(out,
-            "* contended, more threads than cores: its waits hold other ranks' work (%.1f involuntary switches per "
-            "second)\n",
+    fprintf(out, "* contended, %s (%.1f involuntary switches per second)\n",
+            crowded ? "more threads than cores: its waits hold other ranks' work"
+                    : "though ranks have no more threads than cores: other programs run on these, and its times hold "
+                      "their work",
             r->wall_ns ? (double)r->involuntary_switches * 1e9 / (double)r->wall_ns : 0);
 }
 

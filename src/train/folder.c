@@ -105,6 +105,8 @@ static last_word read_last_word(const shoal_folder *f)
   return w;
 }
 
+static const char heads[] = "=== attempt "; /* an attempt in log.txt */
+
 /* The last attempt that log.txt tells of, or 0: a killed one may not have come to write status.json.  *torn: its last line has
  * no end, because the disk was full. */
 static int logged_attempt(const shoal_folder *f, bool *torn)
@@ -117,9 +119,8 @@ static int logged_attempt(const shoal_folder *f, bool *torn)
   bool there = shoal_path_exists(path) && shoal_read_file(path, &text, &n) == SHOAL_OK;
   (void)shoal_error_put(&before);
   for (char *line = there ? text : NULL; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
-    static const char mark[] = "=== attempt ";
-    if (strncmp(line, mark, sizeof mark - 1) != 0) continue;
-    number = strtoll(line + sizeof mark - 1, NULL, 10);
+    if (strncmp(line, heads, sizeof heads - 1) != 0) continue;
+    number = strtoll(line + sizeof heads - 1, NULL, 10);
     if (number > attempt && number < MOST_ATTEMPTS) attempt = number;
   }
   *torn = there && n > 0 && text[n - 1] != '\n';
@@ -390,8 +391,10 @@ static void begin_log(shoal_folder *f, const char *path, bool torn)
   char now[40], heading[80];
   if (torn) fputs("\n", f->log);
   shoal_log_set_file(f->log, path);
+  fflush(f->log);
+  f->heading = lseek(fileno(f->log), 0, SEEK_END);
   shoal_log_ask_first(log_is_ours, f);
-  snprintf(heading, sizeof heading, "=== attempt %d, %s", f->attempt, shoal_wall_clock(now, sizeof now));
+  snprintf(heading, sizeof heading, "%s%d, %s", heads, f->attempt, shoal_wall_clock(now, sizeof now));
   shoal_log_text(heading);
 }
 
@@ -455,6 +458,20 @@ static void remove_traces(const shoal_folder *f)
   if (d) closedir(d);
 }
 
+/* The heading in the log, "=== attempt 3, TIME", of a start that never began: the next one has its number.  Its lines stay. */
+static void withdraw_heading(const shoal_folder *f)
+{
+  static const char instead[] = "=== not begun,";
+  char there[sizeof instead + 16], own[sizeof there];
+  char *path = shoal_path_join(f->dir, "log.txt");
+  int n = snprintf(own, sizeof own, "%s%d,", heads, f->attempt), fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  bool ours = fd >= 0 && pread(fd, there, (size_t)n, f->heading) == n && memcmp(there, own, (size_t)n) == 0;
+  snprintf(own, sizeof own, "%-*s", n, instead);
+  if (ours) (void)!pwrite(fd, own, (size_t)n, f->heading); /* of the same length: nothing else moves */
+  if (fd >= 0) close(fd);
+  free(path);
+}
+
 /* What else a start makes before it writes run.yaml; if there is anything more, the folder stays. */
 static void remove_log(const shoal_folder *f)
 {
@@ -501,6 +518,7 @@ void shoal_folder_release(shoal_folder *f)
   if (f->log) fclose(f->log);
   shoal_rows_close(f->metrics);
   if (refused) remove_traces(f);
+  if (refused && f->log) withdraw_heading(f);
   if (made) remove_log(f);
   shoal_lease_destroy(f->lease);
   if (made) remove_made(f);

@@ -49,6 +49,7 @@ typedef struct {
   shoal_folder_lead lead; /* rank 0: of earlier attempts, and then of this one; save_s 0: none saved anything */
   shoal_folder_figures figures; /* model is NULL before the first */
   FILE *log;                    /* rank 0 */
+  int64_t heading;              /* where this attempt begins in it */
   shoal_rows *metrics;          /* rank 0 */
 } shoal_folder;
 

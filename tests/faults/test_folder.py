@@ -1,4 +1,5 @@
 """What a run folder tells after disturbances: metrics.csv as exact as the weights, and attempts that count."""
+import glob
 import json
 import os
 import re
@@ -93,6 +94,21 @@ def test_folder_attempts(glyphs):
         f.write("epoch 1 ste")
     stop("r", 8, *BASE)
     assert status("r")["attempt"] == 3 and "\n=== attempt 3" in log("r"), log("r")
+    # A start that is refused is no attempt: its lines stay, under another heading, and the next one has its number.
+    width = len(re.search("^=== attempt 3.*$", log("r"), re.M)[0]) - 1
+    for number in (4, 10):
+        with open("runs/r/status.json") as f:
+            old = {**json.load(f), "attempt": number - 1}
+        with open("runs/r/status.json", "w") as f:
+            json.dump(old, f)
+        before = log("r")
+        r = run([program(), "train", *BASE, *sets(run__name="r", run__seed=99)], code=2)
+        told = log("r").removeprefix(before)
+        assert told.startswith("=== not begun,") and len(told.splitlines()[0]) == width + len(str(number)), (told, r.stdout)
+        assert "run.seed is 99 but the checkpoint was trained with" in told and f"=== attempt {number}" not in log("r"), told
+        assert not glob.glob(f"runs/r/trace/attempt-{number:04}-*")
+    with open("runs/r/status.json", "w") as f:
+        json.dump({**old, "attempt": 3}, f)
     os.remove("runs/r/log.txt")
     stop("r", 11, *BASE)
     assert status("r")["attempt"] == 4, log("r")

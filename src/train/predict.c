@@ -502,7 +502,21 @@ static void add_lost(const predictor *p, shoal_str *s)
   shoal_str_add(s, "\n");
 }
 
-static shoal_status print_summary(const predictor *p, FILE *out)
+static void add_written(const predictor *p, const char *path, bool csv, shoal_str *s)
+{
+  const char *end = p->n == 1 ? "" : "s";
+  if (csv)
+    shoal_str_add(s,
+                  "%s: %" PRIu64 " row%s, a sample each, of %" PRId64
+                  " columns: sample, label, predicted, and p_CLASS, a probability for each class\n",
+                  path, p->n, end, p->classes + 3);
+  else
+    shoal_str_add(
+        s, "%s: label and predicted of %" PRIu64 " sample%s, probability with %" PRId64 " columns, and confusion\n",
+        path, p->n, end, p->classes);
+}
+
+static shoal_status print_summary(const predictor *p, const shoal_predict_args *a, bool csv, FILE *out)
 {
   char share[16];
   shoal_str s = { 0 };
@@ -527,6 +541,7 @@ static shoal_status print_summary(const predictor *p, FILE *out)
                   p->loss / (double)p->known);
   if (p->known && p->classes <= WIDEST_TABLE) st = add_table(p, &s);
   if (p->known && p->classes > WIDEST_TABLE) add_mistakes(p, &s);
+  if (a->out) add_written(p, a->out, csv, &s);
   if (st == SHOAL_OK) shoal_str_print(&s, out);
   shoal_str_free(&s);
   return st;
@@ -559,7 +574,7 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
     if (a->json)
       print_json(&p, summary);
     else
-      st = print_summary(&p, summary);
+      st = print_summary(&p, a, csv, summary);
   }
   close_predictor(&p);
   return st;

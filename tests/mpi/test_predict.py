@@ -269,7 +269,8 @@ def named(work):
 
 def test_names(named):
     """Classes are matched by name, inputs are scaled as in training, unknown labels count for nothing; CSV and JSON agree."""
-    shoal("predict", "runs/r", "new.h5", "-o", "p.csv")
+    r = shoal("predict", "runs/r", "new.h5", "-o", "p.csv")
+    assert r.stdout.endswith("\np.csv: 5 rows, a sample each, of 6 columns: sample, label, predicted, and p_CLASS, a probability for each class\n"), r.stdout
     with open("p.csv", newline="") as f:
         rows = list(csv.DictReader(f))
     assert [r["label"] for r in rows] == [k if k != "yew" else "" for k, *_ in named]
@@ -374,7 +375,8 @@ def test_unlabelled(named):
     r = shoal(*"data import csv bare.csv -o bare.h5 --label none".split())
     assert "there is no label; columns that are features: 2\n" in r.stdout and "-> ?" in r.stdout, r.stdout
     assert r.stderr == "shoal: warning: bare.h5: no labels: these samples can be predicted, and not trained on\n", r.stderr
-    shoal("predict", "runs/r", "bare.h5", "-o", "bare-p.h5")
+    told = shoal("predict", "runs/r", "bare.h5", "-o", "bare-p.h5").stdout
+    assert told.endswith("\nbare-p.h5: label and predicted of 5 samples, probability with 3 columns, and confusion\n"), told
     shoal("predict", "runs/r", "new.h5", "-o", "p.h5")
     assert np.array_equal(read("bare-p.h5")["probability"], read("p.h5")["probability"]) and set(read("bare-p.h5")["label"]) == {-1}
     assert "no labels to compare with" in shoal("predict", "runs/r", "bare.h5").stdout

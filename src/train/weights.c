@@ -121,9 +121,11 @@ static bool is_fresh(const source *s, const char *tensor)
 
 typedef struct {
   const source *from;
-  shoal_str first;    /* what is wrong with the first tensor that does not match */
-  shoal_texts layers; /* of those that do not match */
-  size_t faults, lacks, fits;
+  shoal_str first;                     /* what is wrong with the first tensor that does not match */
+  shoal_texts layers;                  /* of those that do not match */
+  size_t faults, lacks, fits, tensors; /* tensors: that the model takes of the file */
+  size_t there, others;                /* tensors of the file, and those of them that are none of the model */
+  char other[SHOAL_NAME_MAX + 16];     /* the first of these */
 } comparison;
 
 /* Counts a fault; true if it is the first. */
@@ -169,6 +171,7 @@ static void compare(comparison *c, const char *name, int ndim, const uint64_t *d
   entry e;
   bool found = find_entry(c->from, name, &e);
   if (is_fresh(c->from, name)) return;
+  c->tensors++;
   if (found && e.ndim == ndim && memcmp(e.dims, dims, (size_t)ndim * sizeof *dims) == 0) {
     c->fits++;
     return;
@@ -218,18 +221,32 @@ static void compare_rest(comparison *c, const shoal_model *m)
   char shape[96];
   entry e;
   for (size_t i = 0; i < count_entries(c->from); i++) {
-    if (!entry_at(c->from, i, &e) || has_tensor(m, e.name) || is_fresh(c->from, e.name) || !is_first(c, e.name))
-      continue;
+    if (!entry_at(c->from, i, &e)) continue;
+    c->there++;
+    if (has_tensor(m, e.name) || is_fresh(c->from, e.name)) continue;
+    if (c->others++ == 0) snprintf(c->other, sizeof c->other, "%s", e.name);
+    if (!is_first(c, e.name)) continue;
     shoal_str_add(&c->first, "it has %s %s, which this run's model has not", e.name,
                   shoal_ckpt_shape_text(e.ndim, e.dims, shape, sizeof shape));
   }
+}
+
+/* "(5 of this model's 8 tensors match; 2 of the 8 there are none of it, such as fc4.weight)" */
+static char *count_matches(const comparison *c)
+{
+  shoal_str s = { 0 };
+  shoal_str_add(&s, " (%zu of this model's %zu tensor%s match", c->fits, c->tensors, c->tensors == 1 ? "" : "s");
+  if (c->others)
+    shoal_str_add(&s, "; %zu of the %zu there %s none of it, such as %s", c->others, c->there,
+                  c->others == 1 ? "is" : "are", c->other);
+  shoal_str_add(&s, ")");
+  return s.text;
 }
 
 /* `what` names the file and what it holds. */
 static shoal_status match(const shoal_model *m, const source *from, const char *what, const char *cure)
 {
   comparison c = { .from = from };
-  char more[48] = "";
   for (int i = 0; i < m->params; i++) {
     uint64_t dims[SHOAL_MAX_DIMS];
     for (int d = 0; d < m->param[i].shape.ndim; d++) dims[d] = (uint64_t)m->param[i].shape.dim[d];
@@ -237,7 +254,6 @@ static shoal_status match(const shoal_model *m, const source *from, const char *
   }
   shoal_model_each_stat(m, compare_stat, &c);
   compare_rest(&c, m);
-  if (c.faults > 1) snprintf(more, sizeof more, " (and %zu other%s)", c.faults - 1, c.faults == 2 ? "" : "s");
   entry e;
   char shape[96], named[SHOAL_NAME_MAX + 160] = "";
   if (c.fits == 0 && c.lacks > 0 && c.lacks + count_entries(from) == c.faults && count_entries(from) > 0 &&
@@ -245,10 +261,11 @@ static shoal_status match(const shoal_model *m, const source *from, const char *
     snprintf(named, sizeof named,
              "; none of its names is one of this model, its first is %.*s %s: write them as this model's",
              SHOAL_NAME_MAX, e.name, shoal_ckpt_shape_text(e.ndim, e.dims, shape, sizeof shape));
-  char *own = cure ? NULL : name_cure(m, &c);
-  shoal_status st =
-      c.faults == 0 ? SHOAL_OK
-                    : SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s%s; %s", what, c.first.text, more, named, cure ? cure : own);
+  char *own = cure ? NULL : name_cure(m, &c), *matches = count_matches(&c);
+  shoal_status st = c.faults == 0 ? SHOAL_OK
+                                  : SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s%s; %s", what, c.first.text, matches, named,
+                                               cure ? cure : own);
+  free(matches);
   free(own);
   shoal_texts_free(&c.layers);
   shoal_str_free(&c.first);

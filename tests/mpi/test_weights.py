@@ -117,7 +117,7 @@ def test_weights_fresh(glyphs, method):
             assert np.array_equal(new[name], (drawn if "fc3" in name else old)[name]), f"{weights}: {name}"
     wider = [*base, *sets(model__widths="[16,12,9]", model__weights="old.safetensors")]
     r = train(2, "bad", *wider, code=2)
-    assert_one_error(r, "old.safetensors does not fit: fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)",
+    assert_one_error(r, "old.safetensors does not fit: fc3.weight has the shape [8, 12] there and [9, 12] in", "(5 of this model's 8 tensors match)",
                      "draw layers anew by --set 'model.fresh=[fc3,fc4]'")
     train(2, "wide", *wider, *sets(model__fresh="[fc3,fc4]"))
     r = train(2, "bad", *wider, *sets(model__fresh="[fc9]"), code=2)
@@ -136,7 +136,7 @@ def test_weights_fresh(glyphs, method):
             assert 'taken without the "module." in front of them' in r.stdout, r.stdout
             assert_equal(newest("old"), newest(new), "names with a prefix", "model/")
         else:
-            assert_one_error(r, "lacks fc1.weight [16, ", "(and 15 others); none of its names is one of this model, its first is seq")
+            assert_one_error(r, "lacks fc1.weight [16, ", "(0 of this model's 8 tensors match; 8 of the 8 there are none of it, such as seq", "none of its names is one of this model, its first is seq")
     assert_one_error(train(2, "bad", *base, *sets(model__weights="runs/old"), code=2), "runs/old is a folder: give a checkpoint, as runs/old/ckpt/step-")
     last = max((k for k in header if k != "__metadata__"), key=lambda k: header[k]["data_offsets"][1])
     begin, end = header[last]["data_offsets"]
@@ -168,14 +168,14 @@ def test_weights_fresh(glyphs, method):
 
 
 def test_weights_refused(glyphs):
-    """One line: the first tensor that differs, both shapes, the number of others; or what else does not go together."""
+    """One line: the first tensor that differs, both shapes, how many match; or what else does not go together."""
     glyphs(200, 80)
     train(1, "old", *NET, *sets(run__epochs=1))
     weights = newest("old")
     for extra, words in (
-        (sets(model__widths="[16,12,9]"), ["fc3.weight has the shape [8, 12] there and [9, 12] in", "(and 2 others)"]),
-        (sets(model__widths="[16,12]"), ["fc3.weight has the shape [8, 12] there and [10, 12] in", "(and 3 others)"]),
-        (sets(model__norm="batch"), ["lacks norm1.weight [16]", "(and 11 others)"]),
+        (sets(model__widths="[16,12,9]"), ["fc3.weight has the shape [8, 12] there and [9, 12] in", "(5 of this model's 8 tensors match)"]),
+        (sets(model__widths="[16,12]"), ["fc3.weight has the shape [8, 12] there and [10, 12] in", "(4 of this model's 6 tensors match; 2 of the 8 there are none of it, such as fc4.bias)"]),
+        (sets(model__norm="batch"), ["lacks norm1.weight [16]", "(8 of this model's 20 tensors match)"]),
         (sets(model__orthogonal="true"), ["model.orthogonal"]),
         (["--resume", weights], ["--resume", "model.weights", "leave one out"]),
     ):

@@ -172,6 +172,20 @@ static shoal_status make_room(images *m)
   return SHOAL_OK;
 }
 
+/* Whether an image of the same name is there as PNG or JPEG: what a file of another kind was converted to. */
+static bool is_converted(const char *path)
+{
+  static const char *const endings[] = { ".png", ".jpg", ".jpeg" };
+  const char *dot = strrchr(shoal_path_base(path), '.');
+  bool found = false;
+  for (size_t i = 0; i < SHOAL_COUNT(endings) && dot && !found; i++) {
+    char *other = shoal_strdup_printf("%.*s%s", (int)(dot - path), path, endings[i]);
+    found = strcmp(other, path) != 0 && shoal_path_exists(other);
+    free(other);
+  }
+  return found;
+}
+
 /* A file in a folder of a class; its class gets its number later. */
 static shoal_status add_file(images *m, class_folder *f, const char *path)
 {
@@ -179,6 +193,7 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   shoal_image i;
   SHOAL_TRY(shoal_image_look(path, &i));
   if (i.width == 0) {
+    if (is_converted(path)) return SHOAL_OK;
     if (f->others++ == 0) f->other = shoal_strdup_printf("%s", path);
     return SHOAL_OK;
   }
@@ -190,12 +205,13 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
     m->form = i;
     m->first = m->files.at[0];
   }
-  SHOAL_CHECK(i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
-              "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick makes it, in place of the "
-              "originals: mogrify "
-              "-auto-orient -resize '%dx%d!' %s%s",
-              path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
-              shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
+  SHOAL_CHECK(
+      i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
+      "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick (package imagemagick) makes it, "
+      "in place of the originals: mogrify "
+      "-auto-orient -resize '%dx%d!' %s%s",
+      path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
+      shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
   m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
@@ -723,7 +739,8 @@ static const char *how_to_convert(const class_folder *f, char *buf, size_t cap)
   buf[0] = '\0';
   if (found.what && strstr(found.what, " image") && ending && ending[1] &&
       ending[1 + strspn(ending + 1, letters)] == '\0')
-    snprintf(buf, cap, "; mogrify -format png %s/*%s makes PNGs of them", shoal_shell_word(f->path, word), ending);
+    snprintf(buf, cap, "; mogrify -format png %s/*%s makes PNGs of them (ImageMagick, package imagemagick)",
+             shoal_shell_word(f->path, word), ending);
   return buf;
 }
 
@@ -883,8 +900,9 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
                    "%s has no image in the folders of its test split: add some, or remove the split to have one drawn",
                    a->sources[0]);
   warn_left_out(&m, a->sources[0]);
-  shoal_info("%s: %zu images of %d x %d, %s, in %zu class%s", a->sources[0], m.files.n, m.form.width, m.form.height,
-             m.form.channels == 3 ? "in colour" : "grey", m.classes.n, m.classes.n == 1 ? "" : "es");
+  shoal_info("%s: %zu image%s of %d x %d, %s, in %zu class%s", a->sources[0], m.files.n, m.files.n == 1 ? "" : "s",
+             m.form.width, m.form.height, m.form.channels == 3 ? "in colour" : "grey", m.classes.n,
+             m.classes.n == 1 ? "" : "es");
   if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
   tell_converted(&m);
   warn_deep(&m);

@@ -33,7 +33,7 @@ static bool holds(const unsigned char *head, size_t n, const char *word)
 
 #define TABLE_CURE(reader)                                                                                             \
   "python3 -c \"import pandas; pandas." reader ".to_csv('FILE.csv', index=False)\" makes a CSV of it"
-#define IMAGE_CURE "mogrify -format png FILE makes a PNG of it"
+#define IMAGE_CURE "mogrify -format png FILE makes a PNG of it (ImageMagick, package imagemagick)"
 #define GET_CURE   "get the file again"
 #define MATLAB_CURE                                                                                                    \
   "save it in MATLAB with -v7.3, which makes HDF5; or python3 -c \"import numpy, scipy.io; m = "                       \

@@ -343,6 +343,17 @@ def test_images_of_other_kinds(contents, words):
     assert "set/a/0" in (r := load("images", "set", "--test-share", "0")).stderr and words in r.stderr and len(made()[1]) == 8
 
 
+def test_images_converted():
+    """What a file was converted to lies beside it, as the cure makes it: then nothing is said of the original."""
+    images_of("set/a", "set/b")
+    for name in ("0.webp", "9.WEBP"):
+        put(f"set/a/{name}", b"RIFF....WEBPVP8")
+    assert "set/a/9.WEBP is neither PNG nor JPEG but a WebP image: left out; mogrify -format png set/a/9.WEBP" in load(
+        "images", "set", "--test-share", "0").stderr
+    put("set/a/9.png", png(pixels(9, 4, 4)))
+    assert "WebP" not in load("images", "set", "--test-share", "0").stderr and len(made()[1]) == 9
+
+
 def test_images_class_names():
     """Numbers are classes in the order of their values; a name that cannot be stored is refused."""
     images_of(*(f"set/{k}" for k in range(12)), n=1)

@@ -89,9 +89,10 @@ shoal_status shoal_doctor_start(shoal_world *w, shoal_findings *f)
                "MPI allows threads \"%s\", not \"multiple\"; Shoal needs no more than \"funneled\"",
                shoal_world_threads());
   if (shoal_world_rank(w) == 0)
-    shoal_find(f, "start", SHOAL_WELL, -1, "%d ranks on %d node%s%s, %s, threads \"%s\"", shoal_world_size(w),
-               shoal_world_topo(w)->nodes, shoal_world_topo(w)->nodes == 1 ? "" : "s", by_pmix ? " by PMIx" : "",
-               shoal_world_library(), shoal_world_threads());
+    shoal_find(f, "start", SHOAL_WELL, -1, "%d rank%s on %d node%s%s, %s, threads \"%s\"", shoal_world_size(w),
+               shoal_world_size(w) == 1 ? "" : "s", shoal_world_topo(w)->nodes,
+               shoal_world_topo(w)->nodes == 1 ? "" : "s", by_pmix ? " by PMIx" : "", shoal_world_library(),
+               shoal_world_threads());
   return try_sum(w, f);
 }
 

@@ -305,8 +305,7 @@ static shoal_status read_file(shoal_csv_table *t, size_t source, bool test)
   if (source == 0 && !t->read_again) shoal_csv_layout_tell(&t->layout, path);
   if (st != SHOAL_OK) goto done;
   if (t->rows == before && t->gaps.rows > gaps) { /* none of them, told by who has read all files */
-    if (t->args->n_sources > 1)
-      shoal_warn("%s: each of its %zu rows has a missing value: none is left", path, t->gaps.rows - gaps);
+    if (t->args->n_sources > 1) shoal_warn("%s: every row has a missing value: none is left", path);
     goto done;
   }
   SHOAL_CHECK_GOTO(

@@ -396,8 +396,9 @@ static void warn_of_missing(const shoal_trace_table *t, const shoal_trace_summar
 {
   shoal_str missing = { 0 };
   add_missing(t, summary, &missing);
-  shoal_warn("attempt %d of %s ran with %d ranks; the traces of %zu are here, not of rank %s", summary->attempt, t->run,
-             summary->size, summary->lines, missing.text ? missing.text : "?");
+  shoal_warn("attempt %d of %s ran with %d ranks; %zu trace%s of them %s here, none of rank %s", summary->attempt,
+             t->run, summary->size, summary->lines, summary->lines == 1 ? "" : "s", summary->lines == 1 ? "is" : "are",
+             missing.text ? missing.text : "?");
   shoal_str_free(&missing);
 }
 

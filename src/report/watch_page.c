@@ -216,8 +216,8 @@ static void add_ranks(page *p)
   spread s;
   if (w->n_paces < 2 || !find_spread(w, &s)) return;
   add_text(p, "");
-  add_line(p, "%zu ranks, last %llu steps: %.4g to %.4g ms per step", w->n_paces, (unsigned long long)s.steps,
-           1e3 * s.low_step, 1e3 * s.high_step);
+  add_line(p, "%zu ranks, last %llu step%s: %.4g to %.4g ms per step", w->n_paces, (unsigned long long)s.steps,
+           s.steps == 1 ? "" : "s", 1e3 * s.low_step, 1e3 * s.high_step);
   add_line(p, "slowest: rank %d on %s, %.4g ms of own work per step, %.0f %% above the mean", s.slowest->rank,
            s.slowest->host, 1e3 * own_s(s.slowest), s.mean_own > 0 ? 100 * (own_s(s.slowest) / s.mean_own - 1) : 0);
   add_line(p, "waits: rank %d least, %.0f %%; rank %d most, %.0f %%", s.least->rank, 100 * wait_share(s.least),

@@ -134,9 +134,9 @@ static const char *format_stop_steps(const shoal_session *s, const char *up_to, 
 {
   uint64_t n = stop_steps(s);
   if (n == 2)
-    snprintf(out, cap, "two");
+    snprintf(out, cap, "two steps");
   else
-    snprintf(out, cap, "%s%llu", up_to, (unsigned long long)n);
+    snprintf(out, cap, "%s%llu step%s", up_to, (unsigned long long)n, n == 1 ? "" : "s");
   return out;
 }
 
@@ -151,7 +151,7 @@ void shoal_session_tell_stop(shoal_session *s)
   bool asked = shoal_stop_requested() || (s->ears.spread && shoal_rendezvous_requested(s->ears.spread));
   if (s->ears.told || !asked || lost_a_rank(s) || !shoal_session_is_root(s)) return;
   s->ears.told = true;
-  shoal_info("%s asks to stop: up to %s steps of %s, and about %s for the checkpoint",
+  shoal_info("%s asks to stop: up to %s of %s, and about %s for the checkpoint",
              shoal_stop_terminal_gone() ? "the terminal is gone, which" : "a signal",
              format_stop_steps(s, "", steps, sizeof steps), shoal_format_seconds(step_s(s), step, sizeof step),
              shoal_format_seconds(save_estimate_s(s), save, sizeof save));
@@ -248,7 +248,7 @@ shoal_status shoal_session_offer_stop(const shoal_session *s)
   if (first == SHOAL_STOP_SIGNALS) return SHOAL_OK;
   print_command(s, shoal_stop_name(first), &command, &more);
   if (step_s(s) > 0) shoal_format_seconds(step_s(s), step, sizeof step);
-  shoal_info("to stop with a checkpoint: %s; allow %s steps%s%s%s, and %s to save%s", command.text,
+  shoal_info("to stop with a checkpoint: %s; allow %s%s%s%s, and %s to save%s", command.text,
              format_stop_steps(s, "up to ", steps, sizeof steps), *step ? " of " : "", step,
              *step ? ", as the start before this one took, on its ranks" : "",
              shoal_format_seconds(SHOAL_MAX(2 * save_estimate_s(s), 1), lead, sizeof lead), more);

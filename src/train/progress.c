@@ -140,9 +140,10 @@ void shoal_session_report_start(const shoal_session *s)
   shoal_info("%zu parameters, %.0f multiply-accumulates per sample", s->run.model->weights,
              shoal_model_macs(s->run.model));
   uint64_t rest = d->n[SHOAL_TRAIN] % s->data.global_batch;
-  shoal_info("%llu training and %llu test samples; global batch %llu, %llu steps per epoch%s",
+  shoal_info("%llu training and %llu test samples; global batch %llu, %llu step%s per epoch%s",
              (unsigned long long)d->n[SHOAL_TRAIN], (unsigned long long)d->n[SHOAL_TEST],
              (unsigned long long)s->data.global_batch, (unsigned long long)r->steps_per_epoch,
+             r->steps_per_epoch == 1 ? "" : "s",
              rest ? s->world.choice.last == SHOAL_LAST_SHORT  ? ", the last one short"
                     : s->world.choice.last == SHOAL_LAST_DROP ? ", the rest dropped"
                                                               : ", the last one padded"

@@ -21,7 +21,7 @@ static void explain(void *ctx, const char *name, const char *was, const char *is
   reasons *r = ctx;
   const char *comma = r->text.len ? ", and " : "";
   if (r->cosine && was && strcmp(name, "run.epochs") == 0)
-    shoal_str_add(&r->text, "the cosine now covers %s epochs, not %s", is, was);
+    shoal_str_add(&r->text, "the cosine now covers %s epoch%s, not %s", is, strcmp(is, "1") == 0 ? "" : "s", was);
   for (size_t i = 0; i < SHOAL_COUNT(shaping); i++) {
     if (strcmp(name, shaping[i]) != 0 || (i >= (size_t)OF_ONE_SCHEDULE && r->other_schedule)) continue;
     shoal_str_add(&r->text, "%s%s is now %s, not %s", comma, name, is, was ? was : "unset");

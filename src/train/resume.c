@@ -301,9 +301,10 @@ static void report_layout(const shoal_session *s, const shoal_ckpt *c)
   bool mean =
       s->model.form.optim->slots > 0 && has_slot(s, c, 1, 0, s->run.model->weights); /* more than one was saved */
   shoal_info(
-      "the layout changed: %lld ranks (%s, method %s) then, %d ranks (%s, method %s) now; weights%s and the sample "
+      "the layout changed: %lld rank%s (%s, method %s) then, %d rank%s (%s, method %s) now; weights%s and the sample "
       "order are kept, %s%s%s",
-      (long long)old->size, old->layout, old->method, shoal_world_size(s->run.world), layout, s->method->name,
+      (long long)old->size, old->size == 1 ? "" : "s", old->layout, old->method, shoal_world_size(s->run.world),
+      shoal_world_size(s->run.world) == 1 ? "" : "s", layout, s->method->name,
       !optimizer ? ""
       : mean     ? ", the mean optimizer state"
                  : ", optimizer state",
@@ -361,8 +362,9 @@ static shoal_status load(shoal_session *s)
   SHOAL_TRY(same ? get_own(s, c) : get_scores(s, c));
   if (s->method->load) SHOAL_TRY(s->method->load(r, s->method_state, c, same));
   if (shoal_session_cuts(s) && !same) SHOAL_TRY(cut_model(s, c));
-  shoal_info("resumed from %s: %llu epochs and %llu samples done, step %llu", s->world.resume_path,
-             (unsigned long long)info->epoch, (unsigned long long)info->samples, (unsigned long long)info->step);
+  shoal_info("resumed from %s: %llu epoch%s and %llu sample%s done, step %llu", s->world.resume_path,
+             (unsigned long long)info->epoch, info->epoch == 1 ? "" : "s", (unsigned long long)info->samples,
+             info->samples == 1 ? "" : "s", (unsigned long long)info->step);
   if (!same) report_layout(s, c);
   if (shoal_session_is_root(s)) SHOAL_TRY(shoal_network_report_changes(s->run.model, c));
   if (!info->config) return SHOAL_OK;

@@ -98,8 +98,8 @@ static shoal_status begin(shoal_rows *r, const char *old, int64_t keep, uint64_t
   if (st == SHOAL_OK && (r->fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot open %s: %s", r->path, strerror(errno));
   if (st == SHOAL_OK && keep > r->count)
-    shoal_warn("%s has %lld rows, but the checkpoint was saved after %lld: the others were lost", r->path,
-               (long long)r->count, (long long)keep);
+    shoal_warn("%s has %lld row%s, but the checkpoint was saved after %lld: the others were lost", r->path,
+               (long long)r->count, r->count == 1 ? "" : "s", (long long)keep);
   shoal_str_free(&header);
   shoal_str_free(&text);
   return st;

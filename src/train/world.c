@@ -173,8 +173,8 @@ shoal_status shoal_session_count_traces(shoal_session *s)
   int64_t ended = s->world.trace_ended;
   SHOAL_TRY(shoal_group_sum_i64(s->run.control, &ended, 1));
   if (shoal_session_is_root(s) && ended > s->world.told_ended)
-    shoal_warn("the traces of %lld ranks end before this step: their files cannot be written; training goes on",
-               (long long)ended);
+    shoal_warn("traces end before this step, of %lld rank%s: their files cannot be written; training goes on",
+               (long long)ended, ended == 1 ? "" : "s");
   s->world.told_ended = SHOAL_MAX(ended, s->world.told_ended);
   return SHOAL_OK;
 }

@@ -170,7 +170,7 @@ def test_numbers_kinds():
     assert r.stderr.count("optim.weight_decay of 1000 times optim.lr of 0.05 is 50: from 1 on, an update takes away more") == 1, r.stderr
     assert "with a smaller optim.weight_decay (times optim.lr it is 50, and has to be below 1)" in r.stderr
     r = train(1, "wide", *NET, *sets(data__batch=1000000000))  # no memory for more samples than there are
-    assert "1 steps per epoch" in r.stdout, r.stdout
+    assert "1 step per epoch" in r.stdout, r.stdout
 
 
 def test_numbers_test_split():

@@ -215,9 +215,9 @@ static void print_plan(const shoal_run *r, const shoal_ab_state *s)
                (unsigned long long)s->steps);
   else
     shoal_info(
-        "ab: factors after %llu steps, reconciled (%s) every %llu, then %llu full-rank steps; rate back over %llu",
+        "ab: factors after step %llu, reconciled (%s) every %llu, then %llu full-rank step%s; rate back over %llu",
         (unsigned long long)t->warmup, shoal_config_string(r->config, "method.mode"), (unsigned long long)t->cycle,
-        (unsigned long long)t->rebound, (unsigned long long)t->ramp);
+        (unsigned long long)t->rebound, t->rebound == 1 ? "" : "s", (unsigned long long)t->ramp);
 }
 
 static shoal_status ab_open(shoal_run *r, void *state)

@@ -81,8 +81,8 @@ static void print_phase(const daso_state *s, uint64_t epoch)
   if (c.every <= 1 && c.wait == 0)
     shoal_info("daso: from epoch %llu on a blocking sum between nodes in every batch", (unsigned long long)epoch + 1);
   else if (c.wait == 0)
-    shoal_info("daso: from epoch %llu on a blocking sum between nodes every B = %llu batches",
-               (unsigned long long)epoch + 1, (unsigned long long)c.every);
+    shoal_info("daso: from epoch %llu on a blocking sum between nodes every B = %llu batch%s",
+               (unsigned long long)epoch + 1, (unsigned long long)c.every, c.every == 1 ? "" : "es");
   else
     shoal_info("daso: from epoch %llu on a sum between nodes every B = %llu batch%s, collected W = %llu later",
                (unsigned long long)epoch + 1, (unsigned long long)c.every, c.every == 1 ? "" : "es",

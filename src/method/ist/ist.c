@@ -127,12 +127,12 @@ static void report(const shoal_run *r, const ist_state *s)
 {
   char part[32], store[32], messages[32];
   size_t own = r->form->params->n;
-  shoal_info("%d subnets of %s%s, rounds of %llu steps; this one trains %zu of %zu parameters and stores %zu",
-             s->plan->o.parts, s->plan->o.blocks ? "residual blocks" : "hidden units",
+  shoal_info("%d subnet%s of %s%s, rounds of %llu step%s; this one trains %zu of %zu parameters and stores %zu",
+             s->plan->o.parts, s->plan->o.parts == 1 ? "" : "s", s->plan->o.blocks ? "residual blocks" : "hidden units",
              s->plan->o.blocks       ? ""
              : s->plan->o.stratified ? ", stratified"
                                      : ", uniform",
-             (unsigned long long)s->length, own, r->model->weights, s->store_n);
+             (unsigned long long)s->length, s->length == 1 ? "" : "s", own, r->model->weights, s->store_n);
   shoal_info("memory: %s of weights, gradients and optimizer state, %s of store, %s of messages",
              shoal_format_bytes((double)(own * (size_t)(2 + r->form->optim->slots)) * sizeof(float), part, sizeof part),
              shoal_format_bytes((double)(s->store_n * (size_t)s->arrays) * sizeof(float), store, sizeof store),

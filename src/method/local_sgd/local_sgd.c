@@ -127,10 +127,11 @@ static void warn_if_ineffective(const shoal_run *r, const local_state *s)
         "effect here",
         shoal_config_string(r->config, "method.outer_bits"));
   if ((double)s->plan.switch_epoch >= r->epochs)
-    shoal_warn("method.switch_epoch is %llu, but the run ends after %g epochs: all of it is synchronous",
-               (unsigned long long)s->plan.switch_epoch, r->epochs);
+    shoal_warn("method.switch_epoch is %llu, but the run ends after %g epoch%s: all of it is synchronous",
+               (unsigned long long)s->plan.switch_epoch, r->epochs, r->epochs == 1 ? "" : "s");
   else if ((double)s->plan.period >= steps)
-    shoal_warn("method.period is %llu, but the run has %g steps: %s", (unsigned long long)s->plan.period, steps,
+    shoal_warn("method.period is %llu, but the run has %g step%s: %s", (unsigned long long)s->plan.period, steps,
+               steps == 1 ? "" : "s",
                s->plan.switch_epoch ? "nothing is averaged after the switch" : "only the first one ends in an average");
 }
 
@@ -255,7 +256,8 @@ static shoal_status local_epoch_end(shoal_run *r, void *state, double loss)
   r->meet.next = shoal_local_sgd_next(p, r->epoch + 1, r->step);
   if (r->epoch + 1 == p->switch_epoch) SHOAL_TRY(shoal_outer_take(r, &s->outer));
   if (r->epoch + 1 == p->switch_epoch && (double)p->switch_epoch < r->epochs)
-    shoal_info("local-sgd: from now on parameters are averaged every %llu steps", (unsigned long long)p->period);
+    shoal_info("local-sgd: from now on parameters are averaged every %llu step%s", (unsigned long long)p->period,
+               p->period == 1 ? "" : "s");
   return SHOAL_OK;
 }
 

@@ -88,9 +88,9 @@ static void print_rules(const shoal_run *r, const shoal_swarm *s)
 {
   if (s->size == 1) return;
   char size[32];
-  shoal_info("swarm: %s, %s graph, an interaction after %s%lld local steps, %s per parcel",
+  shoal_info("swarm: %s, %s graph, an interaction after %s%lld local step%s, %s per parcel",
              shoal_config_string(r->config, "method.variant"), shoal_config_string(r->config, "method.graph"),
-             s->rules.geometric ? "about " : "", (long long)s->rules.h,
+             s->rules.geometric ? "about " : "", (long long)s->rules.h, s->rules.h == 1 ? "" : "s",
              shoal_format_bytes((double)shoal_swarm_parcel_bytes(s->rules.bits, s->node.n), size, sizeof size));
 }
 

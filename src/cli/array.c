@@ -225,17 +225,22 @@ char *shoal_array_file(const shoal_array *a, size_t i)
   return shoal_strdup_printf("%s/%s.yaml", a->dir, a->names.at[i]);
 }
 
-shoal_status shoal_array_write(const shoal_array *a)
+shoal_status shoal_array_write(const shoal_array *a, shoal_texts *made)
 {
-  SHOAL_TRY(shoal_make_dirs(a->dir));
-  for (size_t i = 0; i < a->n; i++) {
-    char *path = shoal_array_file(a, i);
-    shoal_str text = { .text = a->texts.at[i], .len = strlen(a->texts.at[i]) };
-    shoal_status st = shoal_keep_run_file(path, &text, a->run_file ? a->run_file : "this command", a->dir);
-    free(path);
-    SHOAL_TRY(st);
+  shoal_status st = SHOAL_OK;
+  for (int write = 0; write <= 1 && st == SHOAL_OK; write++) { /* all are checked before the first is made */
+    if (write) st = shoal_made_dirs(a->dir, made);
+    for (size_t i = 0; i < a->n && st == SHOAL_OK; i++) {
+      char *path = shoal_array_file(a, i);
+      shoal_str text = { .text = a->texts.at[i], .len = strlen(a->texts.at[i]) };
+      if (!write)
+        st = shoal_check_run_file(path, &text, a->run_file ? a->run_file : "this command", a->dir);
+      else if (!shoal_path_exists(path))
+        st = shoal_made_file(path, &text, made);
+      free(path);
+    }
   }
-  return SHOAL_OK;
+  return st;
 }
 
 void shoal_array_free(shoal_array *a)

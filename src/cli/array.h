@@ -32,7 +32,8 @@ shoal_status shoal_array_read(const char *run_file, const char *const *sets, siz
 shoal_status shoal_array_resolve(shoal_array *a);
 char *shoal_array_file(const shoal_array *a, size_t i);   /* run file of element i; caller frees */
 char *shoal_array_folder(const shoal_array *a, size_t i); /* its run folder; caller frees */
-/** Makes the run files that are not there. */
-shoal_status shoal_array_write(const shoal_array *a);
+/** Makes the run files that are not there; none if one is there and says something else.
+ *  @param made  what was not there before is added (run_file.h) */
+shoal_status shoal_array_write(const shoal_array *a, shoal_texts *made);
 void shoal_array_free(shoal_array *a);
 #endif

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/folder.h"
+#include "cli/job_flags.h"
 #include "slurm/job.h"
 #include "slurm/launcher.h"
 #include <stdarg.h>
@@ -148,8 +149,8 @@ static shoal_status after_failure(shoal_attempt *b)
   SHOAL_CHECK(
       b->failures < 2, SHOAL_ERR_PEER,
       "job %s, start %d: Slurm has started it again twice, as after failures of nodes, without a new checkpoint in "
-      "%s between: not tried once more; look at the nodes (sinfo -R), and submit it again to go on",
-      b->job, b->restarts + 1, b->dir);
+      "%s between: not tried once more; look at the nodes (sinfo -R), and %s to go on",
+      b->job, b->restarts + 1, b->dir, b->again);
   if (saved >= 0)
     say(b, "Slurm has started it again, as after the failure of a node; %s goes on from step %lld, once", b->dir,
         saved);
@@ -167,6 +168,7 @@ shoal_status shoal_attempt_begin(const char *dir, shoal_attempt *out)
       b.job, SHOAL_ERR_WORLD,
       "--requeue is for a batch job of Slurm, which this is not: leave it out, or submit the run: shoal submit");
   b.dir = shoal_strdup_printf("%s", dir);
+  b.again = shoal_job_again(b.job, dir);
   b.kills = (int64_t)shoal_memory_kills("");
   b.before = text_of(dir, "status.json");
   char *text = text_of(dir, "starts.json");
@@ -220,7 +222,7 @@ static void requeue(const shoal_attempt *b, const char *why)
   }
   say(b, "%s: %s; requeued", b->dir, why);
   if (!shoal_job_requeue(b->job)) /* on success this process is ended */
-    say(b, "it could not be requeued; submit it again to go on%s", b->stopped < 0 ? "" : " from the newest checkpoint");
+    say(b, "it could not be requeued; %s to go on%s", b->again, b->stopped < 0 ? "" : " from the newest checkpoint");
 }
 
 static bool is_silent(const shoal_attempt *b, const char *now)
@@ -254,8 +256,8 @@ static int launch_later(const shoal_attempt *before, int code)
   if (b.idle >= TRIES) {
     say(&b,
         "%s: srun ended with %d before its ranks had begun, and so it was %d starts in a row: what it says is above; "
-        "look at the nodes (sinfo -R), and submit it again; not requeued",
-        b.dir, code, b.idle);
+        "look at the nodes (sinfo -R), and %s; not requeued",
+        b.dir, code, b.idle, b.again);
     return code;
   }
   snprintf(why, sizeof why, "srun ended with %d before its ranks had begun, as it says above", code);
@@ -287,20 +289,20 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   long long step = number_of(status, "step", 0);
   if (strcmp(state, "done") == 0) return 0;
   shoal_memory_kills_told("", b->kills, memory);
-  const char *again = shoal_ckpt_newest(b->dir) < 0
-                          ? "no checkpoint was saved yet (ckpt.every): submitted again it begins anew"
-                          : "submit it again to go on from the newest checkpoint";
+  bool saved = shoal_ckpt_newest(b->dir) >= 0;
+  const char *before = saved ? "" : "no checkpoint was saved yet (ckpt.every): ",
+             *after = saved ? " to go on from the newest checkpoint" : " to begin anew";
   if (is_alive_word(state) && *memory) {
-    say(b, "%s: killed at step %lld or later, without a word: %s; srun ended with %d; %s", b->dir, step, memory, code,
-        again);
+    say(b, "%s: killed at step %lld or later, without a word: %s; srun ended with %d; %s%s%s", b->dir, step, memory,
+        code, before, b->again, after);
     return or_one(code);
   }
   if (is_alive_word(state)) {
     say(b,
         "%s: killed at step %lld or later, without a word: srun ended with %d; whether memory or time ran out "
         "say, for some minutes, scontrol show job %s, and where Slurm keeps accounts sacct -j %s -o "
-        "State,ExitCode,MaxRSS; %s",
-        b->dir, step, code, b->job, b->job, again);
+        "State,ExitCode,MaxRSS; %s%s%s",
+        b->dir, step, code, b->job, b->job, before, b->again, after);
     return or_one(code);
   }
   if (strcmp(state, "stopped") != 0) {
@@ -313,8 +315,8 @@ static int judge(const shoal_attempt *b, const json_t *status, int code)
   if (shoal_launcher_end_asked()) {
     say(b,
         "%s: stopped at step %lld with a checkpoint, by TERM, as of scancel, a preemption or a failed node: no requeue "
-        "is asked for; submit it again to go on, if Slurm does not",
-        b->dir, step);
+        "is asked for; %s to go on, if Slurm does not",
+        b->dir, step, b->again);
     return STOPPED;
   }
   return put_back(b, step);
@@ -350,6 +352,7 @@ void shoal_attempt_free(shoal_attempt *b)
 {
   free(b->job);
   free(b->dir);
+  free(b->again);
   free(b->before);
   *b = (shoal_attempt){ .job = NULL };
 }

@@ -30,6 +30,7 @@ bool shoal_last_word_heard(void *last_word);
 
 typedef struct {
   char *job, *dir;    /* "77" or "70_3"; the folder of the run */
+  char *again;        /* what submits it again (job_flags.h) */
   char *before;       /* status.json as it was; NULL: there was none */
   int restarts;       /* of the job */
   int idle, failures; /* starts in a row: requeued without a trained step; after a failure without a checkpoint */

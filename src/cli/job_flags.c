@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/run_file.h"
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +307,15 @@ char *shoal_program_name(void)
   return shoal_strdup_printf("shoal");
 }
 
+/* A relative name is one of the working folder here, which is that of the job. */
+static void put_log(const char *output, shoal_json *j)
+{
+  char *here = *output == '/' ? NULL : getcwd(NULL, 0), *log = here ? shoal_path_join(here, output) : NULL;
+  shoal_json_string(j, "log", log ? log : output);
+  free(log);
+  free(here);
+}
+
 /* job.json of job.sbatch: for `shoal status`, until the run tells more itself. */
 static shoal_status write_record(const char *script, const shoal_texts *jobs, const shoal_job *job,
                                  const shoal_texts *elements)
@@ -316,6 +327,7 @@ static shoal_status write_record(const char *script, const shoal_texts *jobs, co
   for (size_t i = 0; i < jobs->n; i++) shoal_json_string(&j, NULL, jobs->at[i]);
   shoal_json_end(&j);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
+  put_log(job->output, &j);
   if (elements) {
     shoal_json_array(&j, "elements");
     for (size_t i = 0; i < elements->n; i++) {
@@ -333,6 +345,61 @@ static shoal_status write_record(const char *script, const shoal_texts *jobs, co
   return st;
 }
 
+static bool has_job(const json_t *record, const char *job, size_t n)
+{
+  const json_t *jobs = json_object_get(record, "jobs");
+  bool has = false;
+  for (size_t i = 0; i < json_array_size(jobs); i++) {
+    const char *id = json_string_value(json_array_get(jobs, i));
+    has = has || (id && strlen(id) == n && strncmp(id, job, n) == 0);
+  }
+  return has;
+}
+
+/* The script of an array, job*.sbatch in its folder; by its record if that says so, else the only one.  NULL: not known. */
+static char *script_of_array(const char *folder, const char *job)
+{
+  struct dirent **found = NULL;
+  size_t scripts = 0;
+  bool sure = false;
+  char *script = NULL;
+  int n = scandir(folder, &found, NULL, alphasort);
+  for (int i = 0; i < n; i++) {
+    const char *name = found[i]->d_name, *end = strrchr(name, '.');
+    if (!sure && strncmp(name, "job", 3) == 0 && end && strcmp(end, ".sbatch") == 0) {
+      char *record = shoal_strdup_printf("%.*s.json", (int)(end - name), name);
+      json_t *j = file_of(folder, record);
+      sure = has_job(j, job, strcspn(job, "_"));
+      free(script);
+      script = shoal_path_join(folder, name);
+      scripts++;
+      json_decref(j);
+      free(record);
+    }
+    free(found[i]);
+  }
+  free(found);
+  if (sure || scripts == 1) return script;
+  free(script);
+  return NULL;
+}
+
+char *shoal_job_again(const char *job, const char *dir)
+{
+  const char *element = strchr(job, '_');
+  char word[SHOAL_WORD];
+  if (!element) return shoal_strdup_printf("submit it again");
+  const char *base = shoal_path_base(dir);
+  char *folder = base > dir ? shoal_strdup_printf("%.*s", (int)(base - dir - 1), dir) : shoal_strdup_printf("."),
+       *script = script_of_array(folder, job),
+       *again = script
+                    ? shoal_strdup_printf("sbatch --array=%s %s", element + 1, shoal_shell_word(script, word))
+                    : shoal_strdup_printf("submit this element again, sbatch --array=%s and its script", element + 1);
+  free(script);
+  free(folder);
+  return again;
+}
+
 static shoal_status submit_chain(shoal_job_request *r, const char *script, int chain, shoal_texts *jobs)
 {
   char *id = NULL;
@@ -345,25 +412,13 @@ static shoal_status submit_chain(shoal_job_request *r, const char *script, int c
   return SHOAL_OK;
 }
 
-/* The name of a log as it will be, of this job, or of an element of it; what else sbatch replaces stays. */
+/* Of this job, or of an element of it. */
 static char *log_of(const shoal_job *j, const char *job, size_t element)
 {
-  shoal_str out = { 0 };
-  for (const char *c = j->output; *c; c++) {
-    const char kind = c[0] == '%' ? c[1] : '\0';
-    if (kind == (j->n_elements ? 'A' : 'j'))
-      shoal_str_add(&out, "%s", job);
-    else if (kind == 'a' && j->n_elements)
-      shoal_str_add(&out, "%d", j->elements[element].index);
-    else if (kind == '%')
-      shoal_str_add(&out, "%%");
-    else {
-      shoal_str_add(&out, "%c", *c);
-      continue;
-    }
-    c++;
-  }
-  return out.text;
+  char *id = shoal_strdup_printf(j->n_elements ? "%s_%d" : "%s", job, j->n_elements ? j->elements[element].index : 0),
+       *log = shoal_job_log(j->output, id);
+  free(id);
+  return log;
 }
 
 static void tell(const shoal_job_request *r, const char *folder, const char *script, const shoal_texts *jobs)
@@ -375,7 +430,8 @@ static void tell(const shoal_job_request *r, const char *folder, const char *scr
   for (size_t i = 0; i < jobs->n; i++)
     printf("job %s: %s on %d node%s, %d rank%s%s\n", jobs->at[i], j->about, j->nodes, j->nodes == 1 ? "" : "s",
            j->ranks, j->ranks == 1 ? "" : "s", i ? ", after the one before" : "");
-  if (j->n_elements) printf("%zu elements, each with a folder in %s\n", j->n_elements, folder);
+  if (j->n_elements)
+    printf("%zu element%s with a folder in %s each\n", j->n_elements, j->n_elements == 1 ? "" : "s", folder);
   char *first = log_of(j, jobs->at[0], 0),
        *last = log_of(j, jobs->at[jobs->n - 1], j->n_elements ? j->n_elements - 1 : 0);
   const bool several = strcmp(first, last) != 0;
@@ -386,7 +442,7 @@ static void tell(const shoal_job_request *r, const char *folder, const char *scr
 }
 
 /* Slurm makes no folders: it ends a job at once whose log has none, without a word. */
-static shoal_status make_folder_of(const char *file)
+static shoal_status make_folder_of(const char *file, shoal_texts *made)
 {
   const char *base = file ? shoal_path_base(file) : NULL;
   if (!base || base == file) return SHOAL_OK;
@@ -397,27 +453,30 @@ static shoal_status make_folder_of(const char *file)
         "log %s: Slurm makes no folders, and ends a job at once whose log has none: see that there is one for each job",
         file);
   else
-    st = shoal_make_dirs(dir);
+    st = shoal_made_dirs(dir, made);
   free(dir);
   return shoal_error_prefix(st, "the folder of the log: ");
 }
 
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,
-                                      const shoal_texts *elements)
+                                      const shoal_texts *elements, shoal_texts *made)
 {
   shoal_str text = { 0 };
   shoal_texts jobs = { 0 };
-  SHOAL_TRY(shoal_make_dirs(folder));
-  SHOAL_TRY(make_folder_of(r->job.output));
-  SHOAL_TRY(make_folder_of(r->error));
   char *script = shoal_path_join(folder, name);
   shoal_job_script(&r->job, &text);
-  shoal_status st = shoal_write_file(script, text.text, text.len);
+  shoal_status st = shoal_made_dirs(folder, made);
+  if (st == SHOAL_OK) st = make_folder_of(r->job.output, made);
+  if (st == SHOAL_OK) st = make_folder_of(r->error, made);
+  if (st == SHOAL_OK) st = shoal_made_file(script, &text, made);
   if (st == SHOAL_OK) st = submit_chain(r, script, chain, &jobs);
   if (jobs.n) {
     shoal_status recorded = write_record(script, &jobs, &r->job, elements);
     if (st == SHOAL_OK) st = recorded;
     tell(r, folder, script, &jobs);
+    shoal_texts_free(made);
+  } else {
+    shoal_made_undo(made);
   }
   shoal_texts_free(&jobs);
   shoal_str_free(&text);

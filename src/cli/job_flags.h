@@ -49,9 +49,13 @@ shoal_status shoal_job_request_lead(shoal_job_request *r, const shoal_texts *fol
 
 /** Writes the script of r->job, whose other members are filled in, into `folder` as `name`, makes the folders of logs, and hands it to sbatch, `chain` jobs
  *  that begin after each other.  What it has done is in FOLDER/job.json (of job.sbatch), which says of an array the names of the elements' folders
- *  in it, and is printed. */
+ *  in it, and is printed.  If not one job comes of it, nothing of it stays.
+ *  @param made  files and folders that were made for it before (run_file.h), which are then removed, too; empty on return */
 shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, const char *name, int chain,
-                                      const shoal_texts *elements);
+                                      const shoal_texts *elements, shoal_texts *made);
+/** What submits the run in folder `dir` again, whose job was `job`: "submit it again", or of an array's element, which must not take the
+ *  others along, "sbatch --array=3 runs/digits-array/job.sbatch".  Caller frees. */
+char *shoal_job_again(const char *job, const char *dir);
 /** "shoal" if that is this program on the PATH, else its path; caller frees. */
 char *shoal_program_name(void);
 #endif

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/job_flags.h"
+#include "cli/run_file.h"
 #include "cli/study.h"
 #include "report/runs.h"
 #include "slurm/launcher.h"
@@ -250,7 +251,7 @@ static shoal_status submit_ranks(const request *q, const shoal_study *s, int ran
 {
   shoal_job_request r;
   shoal_job_element *elements = NULL;
-  shoal_texts names = { 0 }, kept = { 0 }, words = { 0 }, folders = { 0 };
+  shoal_texts names = { 0 }, kept = { 0 }, words = { 0 }, folders = { 0 }, made = { 0 };
   size_t n = 0;
   char *script = shoal_strdup_printf("job-%d.sbatch", ranks);
   shoal_status st = shoal_job_request_read(q->args, &r);
@@ -265,7 +266,11 @@ static shoal_status submit_ranks(const request *q, const shoal_study *s, int ran
   r.job.words = &words;
   r.job.elements = elements;
   r.job.n_elements = n;
-  if (st == SHOAL_OK && n) st = shoal_job_request_submit(&r, s->dir, script, 1, &names);
+  if (st == SHOAL_OK && n) st = shoal_study_write(&q->study, s, ranks, &made);
+  if (st == SHOAL_OK && n)
+    st = shoal_job_request_submit(&r, s->dir, script, 1, &names, &made);
+  else
+    shoal_made_undo(&made);
   for (size_t i = 0; elements && i < n; i++) shoal_texts_free(&elements[i].words);
   free(elements);
   free(script);
@@ -290,7 +295,7 @@ static shoal_status submit_study(const request *q, const shoal_study *s)
   shoal_queue queue;
   shoal_str table = { 0 };
   shoal_queue_read(&queue);
-  shoal_status st = shoal_runs_find(s->dir, &known);
+  shoal_status st = shoal_path_exists(s->dir) ? shoal_runs_find(s->dir, &known) : SHOAL_OK;
   if (st == SHOAL_OK) st = check_queue(s, &known, &queue);
   for (size_t i = 0; i < q->study.n_ranks && st == SHOAL_OK; i++)
     st = submit_ranks(q, s, q->study.ranks[i], &known, &queue);
@@ -400,6 +405,14 @@ static shoal_status show_commands(const request *q, const shoal_study *s, const 
   return SHOAL_OK;
 }
 
+static shoal_status write_all(const request *q, const shoal_study *s)
+{
+  shoal_texts made = { 0 };
+  shoal_status st = shoal_study_write(&q->study, s, 0, &made);
+  shoal_texts_free(&made);
+  return st;
+}
+
 shoal_status shoal_cmd_scale(int argc, char **argv)
 {
   bool helped;
@@ -411,6 +424,7 @@ shoal_status shoal_cmd_scale(int argc, char **argv)
   char *program = shoal_own_program(); /* ranks must be of the same version */
   shoal_status st = read_request(args, &q);
   if (st == SHOAL_OK) st = shoal_study_open(&q.study, &s);
+  if (st == SHOAL_OK && !q.submit) st = write_all(&q, &s);
   if (st == SHOAL_OK)
     st = q.submit                              ? submit_study(&q, &s)
          : shoal_args_on(args, "--only-files") ? show_commands(&q, &s, program)

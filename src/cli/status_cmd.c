@@ -1,8 +1,10 @@
 /* shoal status: a line for each run below a folder. */
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/job_flags.h"
 #include "report/runs.h"
 #include "slurm/job.h"
 #include <math.h>
@@ -21,9 +23,9 @@ static const shoal_flag flags[] = {
 const shoal_verb_help shoal_status_help = {
   "shoal status [FOLDER] [--json]",
   "All runs in FOLDER (default: runs) and in the folders in it: state, step, share that is done, loss of the last "
-  "step, "
-  "starts,\n"
-  "job, and when the job starts next, or what it waits for. A run that was killed without a word is dead: its process "
+  "step, the\n"
+  "number of its attempt, job, and when the job starts next, or what it waits for. A run that was killed without a "
+  "word is dead: its process "
   "is "
   "gone, or\n"
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
@@ -63,17 +65,40 @@ static bool has_begun(const shoal_queued *q)
   return false;
 }
 
-/* Slurm leaves a job in the queue whose dependency cannot be met any more, or that asks for more than its partition may give.  Returns
- * why, or NULL. */
-static const char *never_starts(const shoal_queued *q)
+/* Slurm leaves a job in the queue whose dependency cannot be met any more, or that asks for more than its partition may give. */
+static bool never_starts(const shoal_queued *q)
 {
-  static const char *const reasons[][2] = { { "DependencyNeverSatisfied", "as the one that it was to follow failed" },
-                                            { "PartitionTimeLimit", "unless the partition's time limit is raised" },
-                                            { "PartitionNodeLimit",
-                                              "unless the partition's limit of nodes is raised" } };
+  static const char *const reasons[] = { "DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit" };
   for (size_t i = 0; i < SHOAL_COUNT(reasons); i++)
-    if (is_state(q, "PENDING") && q->reason && strcmp(q->reason, reasons[i][0]) == 0) return reasons[i][1];
-  return NULL;
+    if (is_state(q, "PENDING") && q->reason && strcmp(q->reason, reasons[i]) == 0) return true;
+  return false;
+}
+
+/* Why, with what its partition has, as far as Slurm says it; and the way out. */
+static void add_never(const shoal_queued *q, const char *job, const char *dir, shoal_str *out)
+{
+  long nodes = 0;
+  char *limit = NULL, *again = shoal_job_again(job, dir);
+  const char *less = "";
+  bool is_time = strcmp(q->reason, "PartitionTimeLimit") == 0, is_size = strcmp(q->reason, "PartitionNodeLimit") == 0,
+       known = (is_time || is_size) && q->partition && shoal_partition_read(q->partition, &nodes, &limit);
+  shoal_str_add(out, "%sjob %s never starts, ", out->len ? "; " : "", job);
+  if (is_size && known && q->nodes) {
+    shoal_str_add(out, "as it asks for %s nodes, and partition %s gives a job at most %ld", q->nodes, q->partition,
+                  nodes);
+    less = " with a smaller -N";
+  } else if (is_time && known && limit && q->limit) {
+    shoal_str_add(out, "as its time limit is %s, and partition %s allows %s", q->limit, q->partition, limit);
+    less = " with a shorter --time";
+  } else if (is_size || is_time) {
+    shoal_str_add(out, "unless the partition's %s is raised (sinfo shows it)",
+                  is_size ? "limit of nodes" : "time limit");
+  } else {
+    shoal_str_add(out, "as the one that it was to follow failed");
+  }
+  shoal_str_add(out, ": scancel %s, then %s%s", job, again, less);
+  free(limit);
+  free(again);
 }
 
 /* Of the jobs of a run that which runs; else that which waits, the first of a chain; else the last one that it ran in. */
@@ -111,7 +136,7 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
   return s;
 }
 
-enum { REST = 61, WAIT = 11 }; /* columns of the table: all but the first, the last */
+enum { REST = 62, WAIT = 11 }; /* columns of the table: all but the first, the last */
 
 /* Whether what a job waits for has room in the last column. */
 static bool is_short(const char *reason)
@@ -179,14 +204,14 @@ static void add_real(const char *format, double value, int width, shoal_str *out
 
 static void add_line(const shoal_run_facts *r, const standing *s, int width, shoal_str *out)
 {
-  enum { STEP = 7, DONE = 4, LOSS = 7, STARTS = 6 };
+  enum { STEP = 7, DONE = 4, LOSS = 7, ATTEMPT = 7 };
   char start[64];
   add_name(r->name, width, out);
   shoal_str_add(out, " %-9s", s->state);
   add_real("%.0f", r->step, STEP, out);
   add_real("%.0f%%", floor(100 * r->done), DONE, out);
   add_real("%.4g", r->loss, LOSS, out);
-  shoal_str_add(out, " %*d", STARTS, r->attempt);
+  shoal_str_add(out, " %*d", ATTEMPT, r->attempt);
   shoal_str_add(out, " %-10s %s", s->job ? s->job : "-", next_start(r, s, start, sizeof start));
   while (out->text[out->len - 1] == ' ') out->text[--out->len] = '\0';
   shoal_str_add(out, "\n");
@@ -206,6 +231,23 @@ static const char *last_words(const shoal_run_facts *r, const standing *s)
   return r->silent ? "nothing is heard of it" : "killed without a word";
 }
 
+/* A job that is over, of a run that has not begun.  Slurm writes no log where the nodes do not see its folder. */
+static void add_gone(const shoal_run_facts *r, const standing *s, shoal_str *out)
+{
+  char *log = r->log && s->job ? shoal_job_log(r->log, s->job) : NULL, word[SHOAL_WORD];
+  shoal_str_add(out, "job %s has ended, and the run has not begun: ", s->job ? s->job : "-");
+  if (!log || strchr(log, '%'))
+    shoal_str_add(out, "see the job's log, if it has one");
+  else if (shoal_path_exists(log))
+    shoal_str_add(out, "see %s", log);
+  else
+    shoal_str_add(out,
+                  "there is no log %s: either it was taken back before it began, or its node does not see that folder, "
+                  "which must be on a file system that all nodes share (srun -N1 ls -d %s)",
+                  log, shoal_shell_word(r->dir, word));
+  free(log);
+}
+
 /* Why it does not go on; "": nothing to say. */
 static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
@@ -223,20 +265,17 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
   else if (last_words(r, s))
     shoal_str_add(out, "%s, last word %s ago", last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
   else if (strcmp(s->state, "gone") == 0)
-    shoal_str_add(out, "job %s has ended, and the run has not begun: see the job's log, if it has one",
-                  s->job ? s->job : "-");
+    add_gone(r, s, out);
   else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
     shoal_str_add(out, "job %s waits to go on from the newest checkpoint; its last start ended without a word", s->job);
   else if (long_wait(s) && r->life != SHOAL_LIFE_DONE)
     shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
   if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
-  const char *never = never_starts(s->entry);
   if (r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry))
     shoal_str_add(out, "%sjob %s waits though the run is done: scancel %s", out->len ? "; " : "", s->job, s->job);
-  else if (never)
-    shoal_str_add(out, "%sjob %s never starts, %s: scancel %s, then submit again", out->len ? "; " : "", s->job, never,
-                  s->job);
+  else if (never_starts(s->entry))
+    add_never(s->entry, s->job, r->dir, out);
 }
 
 static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
@@ -257,7 +296,7 @@ static void print_table(const shoal_runs *runs, const shoal_queue *q)
   shoal_str out = { 0 }, reasons = { 0 };
   for (size_t i = 0; i < runs->n; i++) width = SHOAL_MAX(width, (int)strlen(runs->at[i].name));
   width = SHOAL_MAX(SHOAL_MIN(width, columns - REST), LEAST);
-  shoal_str_add(&out, "%-*s %-9s %7s %4s %7s %6s %-10s %s\n", width, "run", "state", "step", "done", "loss", "starts",
+  shoal_str_add(&out, "%-*s %-9s %7s %4s %7s %7s %-10s %s\n", width, "run", "state", "step", "done", "loss", "attempt",
                 "job", "next start");
   for (size_t i = 0; i < runs->n; i++) {
     standing s = judge(&runs->at[i], q);
@@ -303,7 +342,7 @@ static void print_json(const shoal_runs *runs, const shoal_queue *q)
     shoal_json_real(&j, "done", r->done);
     shoal_json_real(&j, "loss", r->loss);
     shoal_json_real(&j, "test_acc", r->test_acc);
-    shoal_json_int(&j, "starts", r->attempt);
+    shoal_json_int(&j, "attempt", r->attempt);
     add_end(&j, r, &s);
     shoal_json_fixed(&j, "age_s", r->age_s, 0);
     shoal_json_string(&j, "job", s.job);

@@ -43,28 +43,26 @@ static shoal_status configure(const shoal_study_request *q, const shoal_study_ru
   return st;
 }
 
-static shoal_status write_file(const shoal_study_request *q, const shoal_study_run *r, const char *study)
+/* The run file of a run, which must be a valid one. */
+static shoal_status resolve(const shoal_study_request *q, const shoal_study_run *r, const char *study, shoal_str *text)
 {
   shoal_config *c;
-  shoal_str text = { 0 };
   SHOAL_TRY(configure(q, r, study, &c));
-  shoal_str_add(&text, "# %s scaling of %s: %s on %d rank%s\n", q->weak ? "Weak" : "Strong", q->run_file, r->method,
+  shoal_status st = check_batch(q, c);
+  shoal_str_add(text, "# %s scaling of %s: %s on %d rank%s\n", q->weak ? "Weak" : "Strong", q->run_file, r->method,
                 r->ranks, r->ranks == 1 ? "" : "s");
-  shoal_config_print(c, &text);
+  shoal_config_print(c, text);
   shoal_config_destroy(c);
-  shoal_status st = shoal_keep_run_file(r->file, &text, q->run_file, study);
-  shoal_str_free(&text);
   return st;
 }
 
-/* Every run must be a valid one before the first file is made. */
 static shoal_status check_runs(const shoal_study_request *q, const shoal_study *s)
 {
   for (size_t i = 0; i < s->n; i++) {
-    shoal_config *c;
-    SHOAL_TRY(configure(q, &s->runs[i], s->dir, &c));
-    shoal_status st = check_batch(q, c);
-    shoal_config_destroy(c);
+    shoal_str text = { 0 };
+    shoal_status st = resolve(q, &s->runs[i], s->dir, &text);
+    if (st == SHOAL_OK) st = shoal_check_run_file(s->runs[i].file, &text, q->run_file, s->dir);
+    shoal_str_free(&text);
     SHOAL_TRY(st);
   }
   return SHOAL_OK;
@@ -105,10 +103,20 @@ shoal_status shoal_study_open(const shoal_study_request *q, shoal_study *out)
   SHOAL_TRY(read_request(q, &out->dir, &method));
   SHOAL_TRY(list_runs(q, method, out));
   SHOAL_TRY(check_runs(q, out));
-  SHOAL_TRY(shoal_make_dirs(out->dir));
-  for (size_t i = 0; i < out->n; i++) {
-    SHOAL_TRY(write_file(q, &out->runs[i], out->dir));
-    shoal_study_look(&out->runs[i]);
+  for (size_t i = 0; i < out->n; i++) shoal_study_look(&out->runs[i]);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_study_write(const shoal_study_request *q, const shoal_study *s, int ranks, shoal_texts *made)
+{
+  SHOAL_TRY(shoal_made_dirs(s->dir, made));
+  for (size_t i = 0; i < s->n; i++) {
+    shoal_str text = { 0 };
+    if (ranks && s->runs[i].ranks != ranks) continue;
+    shoal_status st = resolve(q, &s->runs[i], s->dir, &text);
+    if (st == SHOAL_OK && !shoal_path_exists(s->runs[i].file)) st = shoal_made_file(s->runs[i].file, &text, made);
+    shoal_str_free(&text);
+    SHOAL_TRY(st);
   }
   return SHOAL_OK;
 }

@@ -37,10 +37,13 @@ typedef struct {
   bool weak;
 } shoal_study;
 
-/** Makes the run files that are not there, each whole or not at all.  ERR_USAGE if one of the runs would be refused, or if its
- *  batch does not fit the kind of scaling: nothing is made then.  A run file that is there and says something else is an
- *  error, too, with the cure. */
+/** Checks all runs and makes nothing.  ERR_USAGE if one of them would be refused, if its batch does not fit the kind of scaling, or if
+ *  its run file is there and says something else, with the cure. */
 shoal_status shoal_study_open(const shoal_study_request *q, shoal_study *out);
+/** Makes the run files that are not there, each whole or not at all.
+ *  @param ranks  of the runs of this rank count; 0: of all
+ *  @param made   what was not there before is added (run_file.h) */
+shoal_status shoal_study_write(const shoal_study_request *q, const shoal_study *s, int ranks, shoal_texts *made);
 void shoal_study_close(shoal_study *s);
 /** Reads state and speed of a run from its folder. */
 void shoal_study_look(shoal_study_run *r);

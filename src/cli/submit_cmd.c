@@ -6,6 +6,7 @@
 #include "cli/array.h"
 #include "cli/cli.h"
 #include "cli/job_flags.h"
+#include "cli/run_file.h"
 #include "cli/train_flags.h"
 #include "report/runs.h"
 #include "train/folder.h"
@@ -55,10 +56,11 @@ typedef struct {
   const shoal_args *args;
   const char *run_file; /* NULL: a script for any */
   shoal_job_request r;
-  shoal_array array;   /* without elements: one run */
-  char *dir, *name;    /* of one run: its folder and name */
-  shoal_texts folders; /* of all runs */
-  int chain;           /* jobs */
+  shoal_array array;     /* without elements: one run */
+  char *dir, *name;      /* of one run: its folder and name */
+  shoal_texts folders;   /* of all runs */
+  int64_t epochs, steps; /* of one run; steps 0: no limit */
+  int chain;             /* jobs */
   char *made_by, *program, *output;
   shoal_texts words;
   shoal_job_element *elements;
@@ -154,6 +156,8 @@ static shoal_status one_run(submission *s, const char *const *sets, size_t n_set
   if (st == SHOAL_OK) {
     s->dir = shoal_strdup_printf("%s", f.dir);
     s->name = shoal_strdup_printf("%s", shoal_config_string(c, "run.name"));
+    s->epochs = shoal_config_int(c, "run.epochs");
+    s->steps = shoal_config_int(c, "run.steps");
     shoal_folder_release(&f);
     st = shoal_texts_add(&s->folders, s->dir);
   }
@@ -291,21 +295,50 @@ static void warn_of_job(const submission *s, const shoal_run_facts *r, const sho
   }
 }
 
-/* Of the runs that are submitted those that have a job in the queue. */
-static shoal_status warn_of_jobs(const submission *s)
+/* A run that has all its epochs, or steps.  The elements of an array have those that their run files say. */
+static bool is_finished(const submission *s, const shoal_run_facts *r)
+{
+  if (r->life != SHOAL_LIFE_DONE) return false;
+  return s->array.n || r->epoch >= (double)s->epochs || (s->steps && r->step >= (double)s->steps);
+}
+
+/* Its job would end at once.  A checkpoint that is named is one to go back to. */
+static shoal_status refuse_finished(const submission *s, const shoal_runs *known)
+{
+  const char *resume = shoal_args_value(s->args, "--resume");
+  size_t n = 0;
+  char word[SHOAL_WORD];
+  if (resume && strcmp(resume, "auto") != 0) return SHOAL_OK;
+  for (size_t i = 0; i < known->n; i++)
+    n += shoal_texts_have(&s->folders, known->at[i].dir) && is_finished(s, &known->at[i]);
+  SHOAL_CHECK(n == 0 || s->array.n, SHOAL_ERR_USAGE,
+              "%s is done, at epoch %g and step %.0f, so there is nothing to submit: --set run.epochs=N trains on to "
+              "more, --set run.name=NAME begins another run",
+              s->dir, known->at[0].epoch, known->at[0].step);
+  SHOAL_CHECK(n == 0 || n < s->array.n, SHOAL_ERR_USAGE,
+              "every run in %s is done, so there is nothing to submit: sbatch %s/job.sbatch --set run.epochs=N trains "
+              "on to more, --set run.name=NAME begins others",
+              s->dir, shoal_shell_word(s->dir, word));
+  if (n) shoal_info("%zu of %zu runs in %s done already: no more than a start each", n, s->array.n, s->dir);
+  return SHOAL_OK;
+}
+
+/* Of the runs that are submitted those that are done, or have a job in the queue. */
+static shoal_status look_at_runs(const submission *s)
 {
   shoal_runs known = { NULL };
   shoal_queue queue = { .asked = false };
   bool any = false;
   if (!shoal_path_exists(s->dir)) return SHOAL_OK;
-  SHOAL_TRY(shoal_runs_find(s->dir, &known));
+  shoal_status st = shoal_runs_find(s->dir, &known);
+  if (st == SHOAL_OK) st = refuse_finished(s, &known);
   for (size_t i = 0; i < known.n; i++) any |= known.at[i].jobs.n > 0 && shoal_texts_have(&s->folders, known.at[i].dir);
-  if (any) shoal_queue_read(&queue);
-  for (size_t i = 0; i < known.n; i++)
+  if (st == SHOAL_OK && any) shoal_queue_read(&queue);
+  for (size_t i = 0; i < known.n && st == SHOAL_OK; i++)
     if (shoal_texts_have(&s->folders, known.at[i].dir)) warn_of_job(s, &known.at[i], &queue);
   shoal_queue_free(&queue);
   shoal_runs_free(&known);
-  return SHOAL_OK;
+  return st;
 }
 
 static shoal_status hand_over(submission *s)
@@ -318,9 +351,13 @@ static shoal_status hand_over(submission *s)
     return SHOAL_OK;
   }
   SHOAL_CHECK(!shoal_working_folder_gone(), SHOAL_ERR_IO, "the working folder was removed: cd to another one");
-  SHOAL_TRY(warn_of_jobs(s));
-  if (s->array.n) SHOAL_TRY(shoal_array_write(&s->array));
-  return shoal_job_request_submit(&s->r, s->dir, "job.sbatch", s->chain, s->array.n ? &s->array.names : NULL);
+  SHOAL_TRY(look_at_runs(s));
+  shoal_texts made = { 0 };
+  shoal_status st = s->array.n ? shoal_array_write(&s->array, &made) : SHOAL_OK;
+  if (st == SHOAL_OK)
+    return shoal_job_request_submit(&s->r, s->dir, "job.sbatch", s->chain, s->array.n ? &s->array.names : NULL, &made);
+  shoal_made_undo(&made);
+  return st;
 }
 
 shoal_status shoal_cmd_submit(int argc, char **argv)

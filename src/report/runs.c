@@ -90,6 +90,7 @@ static shoal_status take_status(const json_t *j, shoal_run_facts *r)
   r->exit_code = shoal_json_int_of(j, "exit_code");
   r->attempt = shoal_json_int_of(j, "attempt");
   r->step = shoal_json_real_of(j, "step");
+  r->epoch = shoal_json_real_of(j, "epoch");
   r->done = shoal_json_real_of(p, "done");
   r->loss = shoal_json_real_of(p, "loss");
   r->test_acc = shoal_json_real_of(p, "test_acc");
@@ -131,6 +132,7 @@ static shoal_status add_run(shoal_runs *runs, const char *dir, const char *name,
                              .name = *name ? shoal_strdup_printf("%s", name) : own_name(dir),
                              .reason = shoal_strdup_printf("%s", ""),
                              .step = NAN,
+                             .epoch = NAN,
                              .done = NAN,
                              .loss = NAN,
                              .test_acc = NAN,
@@ -140,7 +142,7 @@ static shoal_status add_run(shoal_runs *runs, const char *dir, const char *name,
 
 /* ---- jobs ---- */
 
-/* The numbers in a record, "12" or, of an array's element, "12_3". */
+/* The numbers in a record, "12" or, of an array's element, "12_3", and the name of their log. */
 static shoal_status take_jobs(const json_t *record, int index, shoal_run_facts *r)
 {
   const json_t *jobs = json_object_get(record, "jobs");
@@ -152,6 +154,9 @@ static shoal_status take_jobs(const json_t *record, int index, shoal_run_facts *
     if (known) free(whole);
     if (!known) SHOAL_TRY(shoal_texts_take(&r->jobs, whole));
   }
+  const char *log = json_string_value(json_object_get(record, "log"));
+  free(r->log);
+  r->log = log ? shoal_strdup_printf("%s", log) : NULL;
   return SHOAL_OK;
 }
 
@@ -285,6 +290,7 @@ void shoal_runs_free(shoal_runs *r)
     free(r->at[i].dir);
     free(r->at[i].name);
     free(r->at[i].reason);
+    free(r->at[i].log);
     shoal_texts_free(&r->at[i].jobs);
   }
   free(r->at);

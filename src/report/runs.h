@@ -1,7 +1,7 @@
 /* All runs below a folder, from their folders alone: one small file each, so a thousand are as easy as one.
  *
- *   status.json   state, step, loss, attempt, job      written by the run, every 5 s while it lives
- *   job*.json     numbers of jobs, names of elements   written by `shoal submit`: of runs that have not begun, too */
+ *   status.json   state, step, loss, attempt, job           written by the run, every 5 s while it lives
+ *   job*.json     numbers of jobs, log, names of elements   written by `shoal submit`: of runs that have not begun, too */
 #ifndef SHOAL_REPORT_RUNS_H
 #define SHOAL_REPORT_RUNS_H
 #include "base/cgroup.h"
@@ -28,10 +28,12 @@ typedef struct {
   bool silent;  /* dead only because nothing was heard: its host cannot be asked from here */
   long stopped; /* its process on this host, which is stopped, as by SIGSTOP; 0: it is not, or not known */
   int exit_code, attempt;
+  double epoch;                      /* that are done; NAN: not known */
   double step, done, loss, test_acc; /* done: 0 to 1; loss: of the last step; NAN: not known */
   double age_s;                      /* of its last word; NAN: none */
   char *reason;                      /* of a failure or a stop; "" or more */
-  char memory[SHOAL_MEMORY_KILLS];   /* that it ran out, if the run was killed or has failed on this host; else "" */
+  char *log; /* of the job that was submitted last, as sbatch was told (slurm/job.h); NULL: not known */
+  char memory[SHOAL_MEMORY_KILLS]; /* that it ran out, if the run was killed or has failed on this host; else "" */
   shoal_texts jobs; /* numbers of its jobs: that of its last start, then those that were submitted for it */
 } shoal_run_facts;
 

@@ -52,6 +52,30 @@ shoal_status shoal_job_time(const char *text, char out[SHOAL_JOB_TIME], double *
   return SHOAL_OK;
 }
 
+/* ---- the log ---- */
+
+char *shoal_job_log(const char *output, const char *job)
+{
+  const size_t n = strcspn(job, "_");
+  const char *element = job[n] ? job + n + 1 : NULL;
+  shoal_str out = { 0 };
+  for (const char *c = output; *c; c++) {
+    const char kind = c[0] == '%' ? c[1] : '\0';
+    if (kind == (element ? 'A' : 'j'))
+      shoal_str_add(&out, "%.*s", (int)n, job);
+    else if (kind == 'a' && element)
+      shoal_str_add(&out, "%s", element);
+    else if (kind == '%')
+      shoal_str_add(&out, "%%");
+    else {
+      shoal_str_add(&out, "%c", *c);
+      continue;
+    }
+    c++;
+  }
+  return out.text;
+}
+
 /* ---- the script ---- */
 
 /* "#SBATCH --name=value"; sbatch takes a value in double quotes as one word. */

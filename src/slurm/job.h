@@ -42,6 +42,10 @@ void shoal_job_script(const shoal_job *j, shoal_str *out);
 /** Reads "90min", "2h" or what sbatch takes ("1-12:00:00", "30"), writes it as [D-]HH:MM:SS.  ERR_USAGE says what would do. */
 shoal_status shoal_job_time(const char *text, char out[SHOAL_JOB_TIME], double *seconds);
 
+/** The log of a job, or of an array's element ("70_3"), from the name that sbatch was given; what else Slurm replaces stays.  Caller
+ *  frees. */
+char *shoal_job_log(const char *output, const char *job);
+
 /** Hands a script to sbatch.  *id: the number of the job; caller frees.  Within a job the new one does not get its variables.
  *  ERR_WORLD: there is no sbatch, or it has refused, and said why.
  *  @param more  further options, such as --dependency=afterany:12 */
@@ -57,7 +61,9 @@ bool shoal_job_requeue(const char *id);
 
 typedef struct {
   char *id, *state, *start,
-      *reason; /* "70_3"; "PENDING"; "2026-01-31T12:00:00" or NULL: not known; why it waits, or NULL */
+      *reason;             /* "70_3"; "PENDING"; "2026-01-31T12:00:00" or NULL: not known; why it waits, or NULL */
+  char *partition, *nodes, /* how many it asks for, "8" */
+      *limit;              /* of its time, "1:00:00" */
 } shoal_queued;
 typedef struct {
   bool asked; /* else there is no squeue, or it does not answer */
@@ -69,6 +75,10 @@ typedef struct {
 void shoal_queue_read(shoal_queue *out);
 const shoal_queued *shoal_queue_find(const shoal_queue *q, const char *id); /* NULL: not there, or `id` is NULL */
 void shoal_queue_free(shoal_queue *q);
+
+/** What a partition has: its nodes, no more than a job may have, and its time limit; caller frees *limit.  False if Slurm does not
+ *  say. */
+bool shoal_partition_read(const char *name, long *nodes, char **limit);
 
 /** Whether a program is on the PATH. */
 bool shoal_in_path(const char *program);

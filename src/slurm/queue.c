@@ -145,9 +145,7 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
   shoal_status st = SHOAL_OK;
   SHOAL_CHECK(
       shoal_in_path("sbatch"), SHOAL_ERR_WORLD,
-      "sbatch is not on the PATH: this is no login node of a Slurm cluster, or Slurm's bin folder is to be added; "
-      "the script is %s",
-      script);
+      "sbatch is not on the PATH: this is no login node of a Slurm cluster, or Slurm's bin folder is to be added");
   leave_job(&command);
   leave_options(script, &command);
   add_word(&command, "sbatch");
@@ -160,9 +158,9 @@ shoal_status shoal_job_submit(const char *script, const shoal_texts *more, char 
   if (!number)
     st = SHOAL_FAIL(
         SHOAL_ERR_WORLD,
-        "sbatch has not taken the job (exit %d), as it says above; the script is %s. If it timed out, the job "
-        "may be there all the same: see squeue before you submit it again",
-        code, script);
+        "sbatch has not taken the job (exit %d), as it says above. If it timed out, the job may be there all the "
+        "same: see squeue before you submit it again",
+        code);
   else
     *id = number;
   shoal_str_free(&command);
@@ -219,6 +217,9 @@ static shoal_status take_lines(char *text, shoal_queue *q)
     j->state = take_field(&line);
     j->start = take_field(&line);
     j->reason = take_field(&line);
+    j->partition = take_field(&line);
+    j->nodes = take_field(&line);
+    j->limit = take_field(&line);
   }
   return SHOAL_OK;
 }
@@ -247,11 +248,11 @@ void shoal_queue_read(shoal_queue *out)
   *out = (shoal_queue){ .asked = false };
   if (!shoal_in_path("squeue")) return;
   shoal_error_take(&before);
-  shoal_str_add(
-      &command,
-      "exec 3>&1; words=$(timeout -k 1 %d squeue --noheader --array --user=%ld --format='%%i|%%T|%%S|%%r' 2>&1 >&3);"
-      " code=$?; [ $code = 0 ] || printf '%%s\\n' \"$words\"; exit $code",
-      QUEUE_LIMIT_S, (long)geteuid());
+  shoal_str_add(&command,
+                "exec 3>&1; words=$(timeout -k 1 %d squeue --noheader --array --user=%ld "
+                "--format='%%i|%%T|%%S|%%r|%%P|%%D|%%l' 2>&1 >&3);"
+                " code=$?; [ $code = 0 ] || printf '%%s\\n' \"$words\"; exit $code",
+                QUEUE_LIMIT_S, (long)geteuid());
   int code = run(&command, &said);
   out->asked = code == 0 && (!said.text || take_lines(said.text, out) == SHOAL_OK);
   if (code != 0) out->why = no_answer(code, &said);
@@ -274,8 +275,40 @@ void shoal_queue_free(shoal_queue *q)
     free(q->at[i].state);
     free(q->at[i].start);
     free(q->at[i].reason);
+    free(q->at[i].partition);
+    free(q->at[i].nodes);
+    free(q->at[i].limit);
   }
   free(q->at);
   free(q->why);
   *q = (shoal_queue){ .asked = false };
+}
+
+/* ---- sinfo ---- */
+
+bool shoal_partition_read(const char *name, long *nodes, char **limit)
+{
+  shoal_str command = { 0 }, said = { 0 };
+  *nodes = 0;
+  *limit = NULL;
+  if (!shoal_in_path("sinfo")) return false;
+  shoal_str_add(&command, "timeout -k 1 %d sinfo --noheader --format='%%D|%%s|%%l' --partition", QUEUE_LIMIT_S);
+  add_word(&command, name);
+  bool read = run(&command, &said) == 0 && said.text;
+  for (char *line = read ? said.text : NULL, *next; line && *line; line = next) { /* one for each kind of its nodes */
+    size_t n = strcspn(line, "\n");
+    next = line + n + (line[n] == '\n');
+    line[n] = '\0';
+    char *count = take_field(&line), *sizes = take_field(&line), *time = take_field(&line);
+    const char *most = sizes ? strchr(sizes, '-') : NULL; /* "1-4", "1-infinite" */
+    *nodes += count ? strtol(count, NULL, 10) : 0;
+    if (most && strtol(most + 1, NULL, 10) > 0) *nodes = SHOAL_MIN(*nodes, strtol(most + 1, NULL, 10));
+    free(*limit);
+    *limit = time;
+    free(count);
+    free(sizes);
+  }
+  shoal_str_free(&command);
+  shoal_str_free(&said);
+  return *nodes > 0;
 }

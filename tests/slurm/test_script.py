@@ -63,7 +63,7 @@ def test_script():
     for code, state in ((137, "running"), (143, "stopping")):
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
         assert f"runs/stub: killed at step 32 or later, without a word: srun ended with {code}; whether memory" in r.stdout, r.stdout
-        assert "; no checkpoint was saved yet (ckpt.every): submitted again it begins anew" in r.stdout, r.stdout
+        assert "; no checkpoint was saved yet (ckpt.every): submit it again to begin anew" in r.stdout, r.stdout
     for code, state in ((4, "failed"), (6, "failed")):
         r = script(code, 0, STATE=state, CODE=code, STEP=32)
         assert f'{state} at step 32: rank 3 (n1, gone) said "no";' in r.stdout, r.stdout

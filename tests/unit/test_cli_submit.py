@@ -118,6 +118,13 @@ def test_script(work):
         said = submit("run.yaml", "--set", "run.name=it", *more).stderr
         assert said.count("job 104 (RUNNING) has runs/it already: a second job that begins meanwhile trains nothing") == told, said
         assert told or not said, said
+    # One that is done, unless it is to train on, or from another checkpoint.
+    for epochs, more, code in ((2, (), 2), (3, (), 2), (2, ("--set", "run.epochs=3"), 0), (2, ("--resume", "x.h5"), 0), (1, ("--set", "run.steps=5"), 2)):
+        make_run("over", "done", epoch=epochs)
+        r = submit("run.yaml", "--set", "run.name=over", *more, code=code)
+        told = f"runs/over is done, at epoch {epochs} and step 1234, so there is nothing to submit: --set run.epochs=N trains on" in r.stderr
+        assert told == (code != 0) and os.path.exists("runs/over/job.sbatch") != told, (epochs, more, r.stderr)
+        shutil.rmtree("runs/over")
     # From within a job: the new one gets nothing of it, but what people set.
     theirs = {"SLURM_MEM_PER_NODE": "300", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_CONF_X": "a b", "SLURMD_NODENAME": "n1",
               "PMI_RANK": "0", "PMI2_X": "", "PMIX_RANK": "0", "OMPI_COMM_WORLD_RANK": "0"}
@@ -141,7 +148,7 @@ def test_script(work):
         assert submit("run.yaml", "--set", "run.name=site").stdout.startswith("job 777: ")
     assert "Submitted batch job 777 on c\n" in submit("run.yaml", code=3, REFUSE="1").stderr
     r = submit("run.yaml", code=3, REFUSE="1")
-    assert "sbatch has not taken the job (exit 1)" in r.stderr and "see squeue before you submit it again" in r.stderr and not os.path.exists("runs/blobs/job.json")
+    assert "sbatch has not taken the job (exit 1)" in r.stderr and "see squeue before you submit it again" in r.stderr and not os.path.exists("runs/blobs")
     os.remove("bin/sbatch")
     assert "sbatch is not on the PATH" in submit("run.yaml", code=3, PATH=os.path.dirname(program())).stderr
     r = submit("run.yaml", "--set", "data.file=gone.h5", code=3)
@@ -216,13 +223,27 @@ def test_array(work):
     r = run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "7"}, code=2)
     assert "there is no element 7" in r.stderr
     rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.split("\n\n")[0].splitlines()[1:])}
-    assert rows["blobs"][0] == "done" and rows[".." + "blobs-array/local-sgd-seed3"[-17:]][0] == "done", rows
+    assert rows["blobs"][0] == "done" and rows[".." + "blobs-array/local-sgd-seed3"[-16:]][0] == "done", rows
     assert sorted(v[-1] for v in rows.values() if v[0] == "submitted") == [f"101_{i}" for i in (1, 2, 3, 4, 6)]
     # The same command again is the same array; another one does not change its files.
     submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", "--set", "run.epochs=1")
     r = submit("run.yaml", "-N", 1, "--seeds", "1", "--set", "method.name=sync,local-sgd", code=2)
     assert "runs/blobs-array/sync-seed1.yaml is there, and says something else" in r.stderr
     assert "go on with another setting by sbatch runs/blobs-array/job.sbatch --set run.epochs=20" in r.stderr, r.stderr
+    # Elements that are done are told of, and refused if there are no others.
+    with open("sbatch.args") as f:
+        before = len(f.readlines())
+    one = ("run.yaml", "-N", 1, "--seeds", "3", "--set", "method.name=local-sgd,sync", "--set", "run.epochs=1")
+    assert "1 of 2 runs in runs/blobs-array done already" in submit(*one).stdout
+    os.mkdir("runs/blobs-array/sync-seed3")
+    shutil.copy("runs/blobs-array/local-sgd-seed3/status.json", "runs/blobs-array/sync-seed3")
+    r = submit(*one, code=2)
+    assert "every run in runs/blobs-array is done, so there is nothing to submit: sbatch runs/blobs-array/job.sbatch --set run.epochs=N" in r.stderr, said(r)
+    with open("sbatch.args") as f:
+        assert len(f.readlines()) == before + 1
+    # Nothing stays of what sbatch refuses.
+    r = submit("run.yaml", "--seeds", "1-2", "--set", "run.name=no", "--output", "logs/no/%j", code=3, REFUSE="1")
+    assert "sbatch has not taken the job" in r.stderr and not os.path.exists("runs/no-array") and not os.path.exists("logs"), said(r)
     # What takes a list is no array; numbers are, each with the option's name.
     assert "--array" not in submit("run.yaml", "--set", "model.widths=8,4", "--print").stdout
     text = submit("run.yaml", "--set", "optim.lr=0.1,0.2", "--print").stdout
@@ -269,6 +290,9 @@ def test_scale(work):
         stub(name)
     open("queue", "w").close()
     command = ["scale", "run.yaml", "--ranks", "1,4", "--methods", "sync,local-sgd", "--per-node", 2, "--submit", "--time", "1h", "-c", 3]
+    assert "is not longer than" in shoal(*command[:-3], "2min", code=2).stderr and not os.path.exists("runs")
+    assert "sbatch has not taken" in shoal(*command, code=3, REFUSE="1").stderr and not os.path.exists("runs")
+    os.remove("sbatch.args")
     r = shoal(*command)
     assert read("sbatch.args").splitlines() == [f"--parsable runs/blobs-scale/job-{n}.sbatch" for n in (1, 4)]
     one, four = (read(f"runs/blobs-scale/job-{n}.sbatch") for n in (1, 4))
@@ -340,7 +364,7 @@ def test_states(work):
              "set/a": "submitted", "set/b": "running"}
     found = states()
     assert {name: r["state"] for name, r in found.items()} == alone
-    assert found["alive"]["step"] == 1234 and found["alive"]["loss"] == 0.12345678 and found["alive"]["starts"] == 2
+    assert found["alive"]["step"] == 1234 and found["alive"]["loss"] == 0.12345678 and found["alive"]["attempt"] == 2
     assert found["set/a"]["job"] == "19_1" and found["wrong"]["exit_code"] == 4 and 490 < found["quiet"]["age_s"] < 600
     stub("squeue")
     with open("queue", "w") as f:
@@ -355,9 +379,9 @@ def test_states(work):
     assert f"\nwrong: exit 4: {'rank 3 is gone' * 9}\n" in table, table
     assert "deep/in/the/done: job 20 waits though the run is done: scancel 20\n" in table, table
     assert re.search(r"^wrong +failed ", shoal("status", "runs/wrong/").stdout, re.M)
-    assert re.search(r"^again +stopped +1234  37%  0.1235      2 15         01-31 12:34$", table, re.M), table
+    assert re.search(r"^again +stopped +1234  37%  0.1235       2 15         01-31 12:34$", table, re.M), table
     assert re.search(r"^new +queued .* 17         Priority$", table, re.M) and "wrong: exit 4: rank 3 is gone" in table
-    assert re.search(r"^\.\.\S*e/and-another-one stopped ", table, re.M)
+    assert re.search(r"^\.\.\S*/and-another-one stopped ", table, re.M)
     wide = shoal("status", COLUMNS="120").stdout
     assert "\na-rather-long-name-of-a-run-as-people-have/and-another-one stopped " in wide
     with open("queue", "w") as f:  # what its column has no room for
@@ -371,7 +395,7 @@ def test_states(work):
         f.write("17|PENDING|N/A|DependencyNeverSatisfied\n12|PENDING|N/A|DependencyNeverSatisfied\n")
     asked, table = states(), shoal("status").stdout
     assert asked["new"]["state"] == "stuck" and asked["new"]["waits_for"] == "DependencyNeverSatisfied" and asked["new"]["exit_code"] is None
-    never = "job {0} never starts, as the one that it was to follow failed: scancel {0}, then submit again\n"
+    never = "job {0} never starts, as the one that it was to follow failed: scancel {0}, then submit it again\n"
     assert re.search(r"^new +stuck .* 17         never$", table, re.M) and "\nnew: " + never.format(17) in table, table
     assert asked["killed"]["state"] == "dead" and asked["killed"]["reason"] == "killed without a word" and asked["killed"]["exit_code"] is None
     with open("queue", "w") as f:
@@ -380,9 +404,21 @@ def test_states(work):
     wait_until("the stop", lambda: " T " in read(f"/proc/{child.pid}/stat"))
     asked, table = states(), shoal("status").stdout
     assert [asked[name]["state"] for name in ("new", "quiet", "alive")] == ["stuck", "suspended", "suspended"] and not asked["quiet"]["next_start"]
-    assert "\nnew: job 17 never starts, unless the partition's time limit is raised: scancel 17, then submit again\n" in table, table
+    assert "\nnew: job 17 never starts, unless the partition's time limit is raised (sinfo shows it): scancel 17, then submit it again\n" in table, table
     assert "\nquiet: job 12 is suspended: scontrol resume 12 lets it go on\n" in table, table
     assert f"alive: its process {child.pid} here is stopped, as by Ctrl-Z: fg in that terminal, or kill -CONT, lets it go on\n" in table, table
+    # What the partition has, and for an element what submits it alone.
+    with open("bin/sinfo", "w") as f:
+        f.write("#!/bin/sh\n[ \"$*\" = '--noheader --format=%D|%s|%l --partition debug' ] && printf '3|1-infinite|2:00:00\\n1|1-infinite|2:00:00\\n'\n")
+    os.chmod("bin/sinfo", 0o755)
+    open("runs/set/job.sbatch", "w").close()
+    with open("queue", "w") as f:
+        f.write("17|PENDING|N/A|PartitionNodeLimit|debug|8|1:00:00\n19_1|PENDING|N/A|PartitionTimeLimit|debug|2|3:00:00\n")
+    table = shoal("status").stdout
+    assert "\nnew: job 17 never starts, as it asks for 8 nodes, and partition debug gives a job at most 4: scancel 17, then submit it again with a smaller -N\n" in table, table
+    assert ("\nset/a: job 19_1 never starts, as its time limit is 3:00:00, and partition debug allows 2:00:00: scancel 19_1, then sbatch --array=1 "
+            "runs/set/job.sbatch with a shorter --time\n") in table, table
+    os.remove("bin/sinfo")
     child.send_signal(signal.SIGCONT)
     # squeue fails, then hangs with a child: as if it were not there, and that is told.
     stub("timeout")
@@ -405,6 +441,14 @@ def test_states(work):
     with open("queue", "w"):
         pass
     assert states()["new"]["state"] == "gone" and states("runs/again").keys() == {"again"}
+    # A job without a log, as where its node does not see the folder; elements have logs of their own.
+    with open("runs/set/job.json", "w") as f:
+        json.dump({"jobs": ["19"], "log": f"{os.getcwd()}/runs/set/job-%A_%a.log", "elements": [{"index": 1, "run": "a"}, {"index": 2, "run": "b"}]}, f)
+    gone = f"set/a: job 19_1 has ended, and the run has not begun: {{}} {os.getcwd()}/runs/set/job-19_1.log"
+    assert f"{gone.format('there is no log')}: either it was taken back before it began, or its node does not see that folder" in shoal("status").stdout
+    open("runs/set/job-19_1.log", "w").close()
+    assert f"{gone.format('see')}\n" in shoal("status").stdout
+    assert "new: job 18 has ended" not in shoal("status").stdout and "new: job 17 has ended, and the run has not begun: see the job's log, if it" in shoal("status").stdout
     child.kill()
     child.wait()
     assert states()["alive"]["state"] == "dead"

@@ -192,27 +192,51 @@ void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, cons
   drop_scale(d);
 }
 
+/* ` in feature 3, "age", and 2 more`. */
+static void add_place(const shoal_dataset *d, size_t first, size_t far, shoal_str *out)
+{
+  char shown[48];
+  const char *name = d->scales == d->elements ? d->feature_names : NULL;
+  for (size_t g = 0; name && g < first; g++) name = strchr(name, '\n') ? strchr(name, '\n') + 1 : NULL;
+  shoal_str_add(out, " in %s %zu", d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", first);
+  if (name) {
+    char *own = shoal_strdup_printf("%.*s", (int)strcspn(name, "\n"), name);
+    shoal_str_add(out, ", \"%s\"", shoal_show(own, shown, sizeof shown));
+    free(own);
+  }
+  if (far > 1) shoal_str_add(out, ", and as far off in %zu more", far - 1);
+}
+
 void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std)
 {
   double own, own_std, other, other_std;
-  char where[48] = "";
-  size_t g = 0;
+  size_t first = 0, far = 0; /* of the features that are in another scale, too */
+  bool moved = false;
   if (d->scales == 0 || d->info.n[SHOAL_TRAIN] == 0) return;
+  for (size_t g = d->scales; g-- > 0;) {
+    const bool away = fabs(d->mean[g] - mean[g]) > FAR * std[g];
+    moved |= away;
+    if (!away && d->std[g] <= FAR * std[g] && std[g] <= FAR * d->std[g]) continue;
+    first = g;
+    far++;
+  }
   shoal_data_overall(d->scales, d->mean, d->std, &own, &own_std);
   shoal_data_overall(d->scales, mean, std, &other, &other_std);
-  if (fabs(own - other) <= FAR * other_std && own_std <= FAR * other_std && other_std <= FAR * own_std) {
-    while (g < d->scales && fabs(d->mean[g] - mean[g]) <= FAR * std[g]) g++;
-    if (g == d->scales) return;
-    snprintf(where, sizeof where, " in %s %zu", d->info.kind == SHOAL_DATA_IMAGES ? "channel" : "feature", g);
-    own = d->mean[g];
-    own_std = d->std[g];
-    other = mean[g];
-    other_std = std[g];
+  const bool fits = fabs(own - other) <= FAR * other_std && own_std <= FAR * other_std && other_std <= FAR * own_std;
+  if (fits && !moved) return;
+  shoal_str where = { 0 };
+  if (far > 0 && far < d->scales) { /* the mean over all would be that of a few */
+    add_place(d, first, far, &where);
+    own = d->mean[first];
+    own_std = d->std[first];
+    other = mean[first];
+    other_std = std[first];
   }
   shoal_warn(
       "%s has mean %.4g and standard deviation %.4g%s, what the model was trained on %.4g and %.4g: are both scaled "
       "alike, in the same units?",
-      d->path, own, own_std, where, other, other_std);
+      d->path, own, own_std, where.len ? where.text : "", other, other_std);
+  shoal_str_free(&where);
 }
 
 /* ---- all of them ---- */

@@ -298,6 +298,30 @@ static shoal_status check_names(const probe *p, const shoal_csv_layout *l)
   return SHOAL_OK;
 }
 
+/* No column of that name: those that there are, the nearest first. */
+static shoal_status refuse_column(const probe *p, const shoal_csv_layout *l, const char *option, const char *name)
+{
+  enum { MOST = 8 };
+  char shown[48];
+  shoal_str has = { 0 };
+  size_t told = 0;
+  const char *near = l->header ? shoal_nearest(name, (const char *const *)l->names, l->columns) : NULL;
+  if (near) shoal_str_add(&has, "; did you mean \"%s\"?", shoal_show(near, shown, sizeof shown));
+  for (size_t i = 0; l->header && i < l->columns && told < MOST; i++)
+    if (!near || strcmp(l->names[i], near) != 0)
+      shoal_str_add(&has, "%s\"%s\"",
+                    told++ ? ", "
+                    : near ? " It also has "
+                           : ", which has ",
+                    shoal_show(l->names[i], shown, sizeof shown));
+  const size_t rest = l->header ? l->columns - told - (near ? 1 : 0) : 0;
+  if (told && rest) shoal_str_add(&has, " and %zu more", rest);
+  if (!near) shoal_str_add(&has, "; give %s one of them, or the number of the column", option);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_ARG, "%s has no column \"%s\" in its first row%s", p->path, name, has.text);
+  shoal_str_free(&has);
+  return st;
+}
+
 /* The column that an option names: by its name in the header, else by its number from 1. */
 static shoal_status find_column(const probe *p, const shoal_csv_layout *l, const char *option, const char *name,
                                 size_t *out)
@@ -316,10 +340,7 @@ static shoal_status find_column(const probe *p, const shoal_csv_layout *l, const
     return SHOAL_OK;
   }
   SHOAL_TRY(check_names(p, l));
-  const char *near = l->header ? shoal_nearest(name, (const char *const *)l->names, l->columns) : NULL;
-  return SHOAL_FAIL(SHOAL_ERR_ARG, "%s has no column \"%s\" in its first row%s%s%s", p->path, name,
-                    near ? "; did you mean \"" : "", near ? near : "",
-                    near ? "\"?" : "; give the number of the column");
+  return refuse_column(p, l, option, name);
 }
 
 static shoal_status drop_asked(const probe *p, shoal_csv_layout *l)
@@ -635,6 +656,7 @@ static void list_words(const probe *p, shoal_csv_layout *l)
 
 typedef struct {
   size_t line;   /* the first one below the first row that has signs between fields; 0: none */
+  bool uneven;   /* and below that a row with more or fewer of them: no table, but words with commas */
   size_t spaces; /* in the first row, as in all others, none beside another; 0: they differ */
   bool aligned;  /* all rows have as many words, two or more, with spaces between and around them */
   bool pairs;    /* rows such as "1 1:0.5 7:0.25", of LIBSVM */
@@ -645,7 +667,7 @@ static lines look_at_lines(const char *text, size_t n)
   enum { MOST = 100 };
   lines l = { 0 };
   const char *end = text + n;
-  size_t first = 0, first_words = 0;
+  size_t first = 0, first_words = 0, first_signs = 0;
   bool alike = true;
   l.aligned = true;
   for (size_t line = 1; line <= MOST && text < end; line++) {
@@ -666,7 +688,11 @@ static lines look_at_lines(const char *text, size_t n)
     l.aligned &= words == first_words && words > 1;
     if (line == 1) l.pairs = colons > 0 && colons == spaces;
     alike &= spaces == first && !doubled;
-    if (signs && line > 1 && !l.line) l.line = line;
+    if (signs && line > 1 && !l.line) {
+      l.line = line;
+      first_signs = signs;
+    }
+    l.uneven |= l.line && words && signs != first_signs;
   }
   l.spaces = alike ? first : 0;
   return l;
@@ -685,6 +711,11 @@ static shoal_status check_columns(const probe *p, const shoal_csv_layout *l, con
       p->path, file);
   SHOAL_CHECK(text[0] != '#' || !found.line, SHOAL_ERR_IO,
               "%s:1:1: lines with # are no comments here: remove them, as grep -v '^#' %s >NEW does", p->path, file);
+  SHOAL_CHECK(
+      !found.line || !found.uneven, SHOAL_ERR_IO,
+      "%s:1:1: one column only, with words between commas or the like from line %zu on, and not equally many in "
+      "all rows: features are numbers, in columns, beside a label; text alone is read by shoal data import text",
+      p->path, found.line);
   SHOAL_CHECK(
       !found.line, SHOAL_ERR_IO,
       "%s:1:1: one column only, and more in line %zu: if the table begins there, remove what is above it, as tail "
@@ -728,7 +759,22 @@ static bool holds_classes(const probe *p, const shoal_csv_layout *l, size_t colu
   return all > 0 && 2 * fits >= all;
 }
 
-/* Of the columns that the model does not know one may be the label: by its name, or the last if it holds classes. */
+/* Half or more of the cells that are not empty are nearly classes of the model, as with a dot behind them: labels that are misspelt, which
+ * are refused by their rows. */
+static bool holds_misspelt(const probe *p, const shoal_csv_layout *l, size_t column)
+{
+  const shoal_texts *classes = &p->like->class_names;
+  size_t near = 0, all = 0;
+  for (size_t r = l->header ? 1 : 0; r < p->rows; r++) {
+    const char *text = cell(p, r, column);
+    all += text[0] != 0;
+    near += text[0] && shoal_nearest(text, (const char *const *)classes->at, classes->n);
+  }
+  return all > 0 && 2 * near >= all && !l->numeric[column];
+}
+
+/* Of the columns that the model does not know one may be the label: by its name, or the last if it holds classes, or what is nearly
+ * so. */
 static void guess_known_label(const probe *p, shoal_csv_layout *l)
 {
   bool any;
@@ -744,6 +790,8 @@ static void guess_known_label(const probe *p, shoal_csv_layout *l)
       l->label = i;
       return;
     }
+  for (size_t i = l->columns; i-- > 0 && l->label == SHOAL_CSV_NO_LABEL;)
+    if (l->place[i] == SIZE_MAX && !l->dropped[i] && holds_misspelt(p, l, i)) l->label = i;
 }
 
 /* The first column with that name, or one that looks like it, that is no feature yet; else `columns`. */

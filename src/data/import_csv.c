@@ -79,19 +79,30 @@ static void tell_classes(const shoal_csv_table *t)
   shoal_str_free(&s);
 }
 
+/* A label that the model does not know, with the class that is mostly meant. */
+static shoal_status refuse_label(const shoal_csv_class *c, const shoal_csv_like *like)
+{
+  const char *near = shoal_nearest(c->text, (const char *const *)like->class_names.at, like->class_names.n);
+  char shown[48], other[48], word[SHOAL_WORD], meant[SHOAL_WORD + 128] = "";
+  if (near && shoal_labels_dotted(near, c->text))
+    snprintf(meant, sizeof meant, " (\"%s\" with a dot: sed 's/\\.$//' %s >NEW takes those at the ends of lines away)",
+             shoal_show(near, other, sizeof other), shoal_shell_word(c->path, word));
+  else if (near)
+    snprintf(meant, sizeof meant, " (did you mean \"%s\"?)", shoal_show(near, other, sizeof other));
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s:%zu:%zu: label \"%s\" is no class of %s%s: correct it, name the column of the labels with "
+                    "--label, or predict without labels, by --label none",
+                    c->path, c->line, c->column, shoal_show(c->text, shown, sizeof shown), like->path, meant);
+}
+
 /* The classes of a model, some of which may not occur. */
 static shoal_status map_known(shoal_csv_table *t)
 {
   const shoal_csv_like *like = t->like;
-  char shown[48];
   for (size_t i = 0; i < t->classes.n; i++) {
     shoal_csv_class *c = &t->classes.all[i];
     c->rank = shoal_csv_like_class(like, c->text);
-    SHOAL_CHECK(
-        c->rank >= 0, SHOAL_ERR_IO,
-        "%s:%zu:%zu: label \"%s\" is no class of %s: correct it, name the column of the labels with --label, or "
-        "predict without labels, by --label none",
-        c->path, c->line, c->column, shoal_show(c->text, shown, sizeof shown), like->path);
+    if (c->rank < 0) return refuse_label(c, like);
   }
   for (size_t i = 0; i < t->rows; i++) t->y[i] = t->classes.all[t->y[i]].rank;
   for (size_t k = 0; k < like->class_names.n; k++)

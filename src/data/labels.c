@@ -392,6 +392,27 @@ static size_t add_lopsided(const shoal_labels *l, shoal_str *out)
   return 1;
 }
 
+bool shoal_labels_dotted(const char *one, const char *other)
+{
+  const size_t n = strlen(one), m = strlen(other);
+  return (n + 1 == m && other[n] == '.' && strncmp(one, other, n) == 0) ||
+         (m + 1 == n && one[m] == '.' && strncmp(one, other, m) == 0);
+}
+
+/* ">50K" and ">50K.", as in the two files of a set that is often used: the first such pair. */
+static bool find_dotted(const shoal_texts *names, size_t *one, size_t *other)
+{
+  enum { MOST = 1000 };
+  for (size_t i = 1; i < names->n && names->n <= MOST; i++)
+    for (size_t k = 0; k < i; k++)
+      if (shoal_labels_dotted(names->at[k], names->at[i])) {
+        *one = k;
+        *other = i;
+        return true;
+      }
+  return false;
+}
+
 /* "cat" and "Cat", or a name with its accents in two ways: two classes, which is seldom meant. */
 static size_t add_alike(const shoal_labels *l, shoal_str *out)
 {
@@ -400,15 +421,17 @@ static size_t add_alike(const shoal_labels *l, shoal_str *out)
   size_t one = 0, other = 0;
   char what[96];
   if (shoal_texts_add_lines(&names, l->names) != SHOAL_OK) shoal_error_take(&ignored);
-  const bool found = shoal_find_alike((const char *const *)names.at, names.n, &one, &other);
-  if (found) {
+  const bool found = shoal_find_alike((const char *const *)names.at, names.n, &one, &other),
+             dotted = !found && find_dotted(&names, &one, &other);
+  if (found || dotted) {
     add_class(l, "classes ", (int64_t)one, out);
     add_class(l, " and ", (int64_t)other, out);
-    shoal_str_add(out, " differ only in %s, and are two: if one is meant, write them alike\n",
-                  shoal_difference(names.at[one], names.at[other], what, sizeof what));
+    shoal_str_add(out, " differ only in %s, and are two: if one is meant, write them alike%s\n",
+                  dotted ? "a dot at the end" : shoal_difference(names.at[one], names.at[other], what, sizeof what),
+                  dotted ? ", as sed 's/\\.$//' FILE >NEW does for labels in the last column" : "");
   }
   shoal_texts_free(&names);
-  return found;
+  return found || dotted;
 }
 
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
@@ -422,10 +445,11 @@ size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out)
   if (l->distinct == 1) {
     const uint64_t n = l->n[0] + l->n[1];
     if (n > 1)
-      shoal_str_add(out, "one class only: all %" PRIu64 " labels are %" PRId64 "; are these the labels?\n", n,
-                    l->all[0].value);
+      shoal_str_add(out, "one class only: all %" PRIu64 " labels are", n);
     else
-      shoal_str_add(out, "one class only: the one label is %" PRId64 "\n", l->all[0].value);
+      shoal_str_add(out, "one class only: the one label is");
+    add_class(l, " ", l->all[0].value, out);
+    shoal_str_add(out, n > 1 ? "; are these the labels?\n" : "\n");
     return 1;
   }
   lines += add_missing(l, out);

@@ -65,6 +65,8 @@ shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
 shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 /** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
+/** Whether two labels are one but for a dot behind the other: ">50K" and ">50K.". */
+bool shoal_labels_dotted(const char *one, const char *other);
 /** Prints the lines of shoal_labels_odd as warnings, each with `path` in front. */
 void shoal_labels_warn(const shoal_labels *l, const char *path);
 /** What is wrong with the n numbers of a sample where labels should be one-hot, with the cure; NULL if just one is 1 and all

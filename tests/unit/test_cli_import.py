@@ -118,6 +118,10 @@ def test_nothing_odd(text):
 SOME_WORDS = "name,mix,gap,a,y\n" + "".join(
     f"n{i % 9},{'AB'[i % 2] + ' 7' if i % 4 == 3 else i},{i if i % 5 else ''},{'1x' if i == 35 else i % 7},{i % 2}\n" for i in range(40))
 REFUSED = (  # text, arguments, exit code, words
+    ("a,b,y\n" + ROWS, ("--label", "Art"), 2, 't.csv has no column "Art" in its first row, which has "a", "b", "y"; give --label one of them, or the number'),
+    ("text\n" + "the cat, the dog\nno comma\nwell, yes, no\n" * 9, (), 7, "t.csv:1:1: one column only, with words between commas or the like from line 2 on"),
+    (",".join(f"c{i}" for i in range(20)) + "\n" + "1," * 19 + "0\n", ("--drop", "c100"), 2,
+     'has no column "c100" in its first row; did you mean "c10"? It also has "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7" and 11 more'),
     (SOME_WORDS, ("--label", "y"), 7, "columns 1, 2 hold words, and --drop 1 --drop 2 leave all of these out; 3 has gaps, which --missing mean fills"),
     ("a,b,y\n" + ROWS + "Total,3,\n", (), 7, '"Total" in column 1, "a" is not a number, and the fields above it are: correct it, '
      "or remove the row, as sed 42d t.csv >NEW does, or leave the column out with --drop 1"),
@@ -204,6 +208,8 @@ def test_labels_that_look_alike():
         r = load(labels(one, other, "\U0001f600"))
         assert r.stderr.count(words) == 1, (words, r.stderr)
         assert words in run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV).stderr
+    dots = 'classes 0 "cat" and 1 "cat." differ only in a dot at the end, and are two: if one is meant, write them alike, as sed'
+    assert load(labels("cat", "cat.", "dog")).stderr.count(dots) == 1
     assert "differ only" not in load(labels("cat", "dog", "cats", "Man\u00e1", "Mana", "Man\u00e3", "Mane\u0301", "Ma", "M\u00e4")).stderr
     names = 'the names of column 1, "a\u0301" and column 2, "\u00e1", differ only in signs that look alike (U+0061 U+0301 and U+00E1): are they one?'
     assert names in load("a\u0301,\u00e1,y\n" + ROWS).stderr
@@ -227,6 +233,8 @@ def test_like(tmp_path):
             ("a\n0.5\n", ("--separator", ","), 7, "one column only"),
             ("a,c\n0.5,1\n", (), 2, 't.csv lacks the column "b", which base.h5 was trained on; that does not know "c": add it'),
             ("a,b,kind\n0.5,1,cow\n1,1,cat\n", (), 7, 't.csv:2:7: label "cow" is no class of base.h5: correct it'),
+            ("a,b,kind\n0.5,1,cat.\n1,1,dog.\n", (), 7, 't.csv:2:7: label "cat." is no class of base.h5 ("cat" with a dot: sed \'s/\\.$//\' t.csv >NEW'),
+            ("a,b,kind\n0.5,1,cat\n1,1,emuu\n", (), 7, 't.csv:3:5: label "emuu" is no class of base.h5 (did you mean "emu"?): correct it'),
             ("a,b\n0.5,\n", (), 7, '"" in column 2, "b" is empty; features are numbers: --missing mean fills such fields with the mean that'),
             ("1,2,3,4,5\n" * 2, (), 2, "t.csv has 5 columns for features, base.h5 was trained on 2, and the table has no header")):
         assert_one_error(load(text, *like, *args, code=code), words)

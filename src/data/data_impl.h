@@ -154,6 +154,8 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
 /** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Buffers only a few chunks. */
 shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
                                    const int32_t *y);
+/** The name of the file that the next sample of a split is of, without a line end: of each sample of it, or of none. */
+void shoal_data_writer_name(shoal_data_writer *w, shoal_split split, const char *file);
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
 /** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line.
  *  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */

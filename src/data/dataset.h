@@ -63,8 +63,12 @@ shoal_dataset *shoal_dataset_file_of(shoal_dataset *d, shoal_split split, uint64
 void shoal_dataset_close(shoal_dataset *d);
 const shoal_data_info *shoal_dataset_info(const shoal_dataset *d);
 const char *shoal_dataset_path(const shoal_dataset *d);
-const char *shoal_dataset_class_names(const shoal_dataset *d);          /* one per line, or NULL */
-const char *shoal_dataset_feature_names(const shoal_dataset *d);        /* likewise */
+const char *shoal_dataset_class_names(const shoal_dataset *d);   /* one per line, or NULL */
+const char *shoal_dataset_feature_names(const shoal_dataset *d); /* likewise */
+#define SHOAL_DATA_FILES "files"                                 /* beside x: names of files, a line for each sample */
+/** The files that the samples of a split were read from, in their order, relative to the folder that was imported; none if any of the
+ *  data set's files does not say. */
+shoal_status shoal_dataset_sources(shoal_dataset *d, shoal_split split, shoal_texts *out);
 const char *shoal_data_kind_name(shoal_data_kind kind);                 /* "images", "features", "text" */
 const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of the samples, in the file: "X_train" */
 /** Text: samples are `context` tokens, one sample behind the other, and have as labels the tokens that follow each of them.  What is

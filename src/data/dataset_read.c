@@ -425,3 +425,33 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
   *y = p->labels[id];
   return SHOAL_OK;
 }
+
+/* ---- names of files ---- */
+
+static shoal_status add_files(shoal_dataset *d, shoal_split split, shoal_texts *out)
+{
+  char name[SHOAL_DATA_NAME + sizeof SHOAL_DATA_FILES], *text;
+  const char *x = d->names.x[split], *slash = strrchr(x, '/');
+  shoal_h5_facts f;
+  snprintf(name, sizeof name, "%.*s" SHOAL_DATA_FILES, slash ? (int)(slash - x) + 1 : 0, x);
+  if (!d->ours || !x[0] || !shoal_h5_exists(d->file, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_look(d->file, name, &f));
+  if (f.class != SHOAL_H5_INTEGER || f.size != 1 || f.ndim != 1) return SHOAL_OK;
+  SHOAL_TRY(shoal_limit_memory(d->path, name, f.dims[0], 1));
+  SHOAL_TRY(SHOAL_ALLOC(f.dims[0] + 1, &text));
+  shoal_status st = shoal_h5_read(d->file, name, SHOAL_U8, f.dims[0], text);
+  const size_t end = strlen(text);
+  if (end && text[end - 1] == '\n') text[end - 1] = '\0'; /* the last line ends, too */
+  if (st == SHOAL_OK) st = shoal_texts_add_lines(out, text);
+  free(text);
+  return st;
+}
+
+shoal_status shoal_dataset_sources(shoal_dataset *d, shoal_split split, shoal_texts *out)
+{
+  const size_t n = SHOAL_MAX(d->n_members, (size_t)1);
+  shoal_status st = SHOAL_OK;
+  for (size_t i = 0; i < n && st == SHOAL_OK; i++) st = add_files(shoal_dataset_file(d, i), split, out);
+  if (out->n != d->info.n[split]) shoal_texts_free(out);
+  return st;
+}

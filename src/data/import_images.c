@@ -845,12 +845,18 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)shoal_shape_count(&spec.sample), 1, "an image", (void **)&planes), done);
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, m->files.n), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
+  const size_t folder = strlen(a->sources[0]);
+  bool named = true;
+  for (size_t i = 0; i < m->files.n; i++) named &= !strchr(m->files.at[i], '\n');
   for (size_t i = 0; i < m->files.n; i++) {
     char odd[128];
     SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd), done);
     if (odd[0] && m->odd.n < SHOWN) shoal_str_add(&m->odd_words, "%s%s: %s", m->odd.n ? "; " : "", m->files.at[i], odd);
     if (odd[0]) note(&m->odd, m->files.at[i]);
-    SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, m->test[i] ? SHOAL_TEST : SHOAL_TRAIN, 1, planes, &m->y[i]), done);
+    const shoal_split split = m->test[i] ? SHOAL_TEST : SHOAL_TRAIN;
+    const char *file = m->files.at[i] + folder;
+    if (named) shoal_data_writer_name(w, split, file + strspn(file, "/"));
+    SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, split, 1, planes, &m->y[i]), done);
   }
   st = shoal_data_writer_commit(w, (int64_t)m->classes.n, class_names.text);
 done:

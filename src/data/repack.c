@@ -19,7 +19,11 @@ static shoal_status copy_split(shoal_dataset *d, shoal_split split, shoal_data_w
     SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
     SHOAL_TRY(shoal_data_writer_add(w, split, n, x, text ? NULL : y));
   }
-  return SHOAL_OK;
+  shoal_texts files = { 0 };
+  shoal_status st = shoal_dataset_sources(d, split, &files);
+  for (size_t i = 0; i < files.n && st == SHOAL_OK; i++) shoal_data_writer_name(w, split, files.at[i]);
+  shoal_texts_free(&files);
+  return st;
 }
 
 shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *out_path)

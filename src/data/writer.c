@@ -30,6 +30,7 @@ typedef struct {
   int32_t *labels;          /* [rows] */
   uint32_t *sum;            /* [rows] check sums of the samples in the buffer */
   uint32_t crc_x, crc_y;
+  shoal_str files; /* a line for each sample; empty: no names */
 } half;
 
 struct shoal_data_writer {
@@ -169,6 +170,23 @@ shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint
   return SHOAL_OK;
 }
 
+void shoal_data_writer_name(shoal_data_writer *w, shoal_split split, const char *file)
+{
+  shoal_str_add(&w->half[split].files, "%s\n", file);
+}
+
+/* Names of files, for people and tables: of a text with line ends, as one array. */
+static shoal_status write_files(shoal_data_writer *w, shoal_split split)
+{
+  const shoal_str *s = &w->half[split].files;
+  const uint64_t n = s->len;
+  char name[32];
+  if (n == 0) return SHOAL_OK;
+  snprintf(name, sizeof name, "%s/" SHOAL_DATA_FILES, shoal_split_name(split));
+  SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "names of files", n, 0));
+  return shoal_h5_write(w->draft.file, name, SHOAL_U8, 1, &n, s->text);
+}
+
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split)
 {
   return w->half[split].stored + w->half[split].waiting;
@@ -221,6 +239,8 @@ shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, con
   SHOAL_TRY(flush_half(w, SHOAL_TEST));
   SHOAL_CHECK(w->half[SHOAL_TRAIN].stored > 0, SHOAL_ERR_IO, "%s would have no training samples (%llu for testing)",
               w->path, (unsigned long long)w->half[SHOAL_TEST].stored);
+  SHOAL_TRY(write_files(w, SHOAL_TRAIN));
+  SHOAL_TRY(write_files(w, SHOAL_TEST));
   SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "attributes", 0, 0));
   SHOAL_TRY(write_attributes(w, classes, class_names));
   SHOAL_TRY(finish_arrays(w));
@@ -238,6 +258,7 @@ void shoal_data_writer_destroy(shoal_data_writer *w)
     free(w->half[s].buffer);
     free(w->half[s].labels);
     free(w->half[s].sum);
+    shoal_str_free(&w->half[s].files);
   }
   shoal_h5_draft_discard(&w->draft);
   shoal_data_stats_fini(&w->stats);

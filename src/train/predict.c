@@ -33,6 +33,7 @@ typedef struct {
   int64_t classes;
   shoal_texts names;                         /* of the classes; none if they are numbers */
   shoal_texts labels;                        /* names of the data's labels, likewise */
+  shoal_texts files;                         /* [n] of the samples; none if they are not of files */
   int32_t *class_of;                         /* [labels of the data] the model's class of each, -1: unknown to it */
   int32_t unknown;                           /* the first such label of a sample, -1 if there is none */
   uint64_t n;                                /* samples */
@@ -52,6 +53,7 @@ static void close_predictor(predictor *p)
   shoal_network_close(&p->network);
   shoal_texts_free(&p->names);
   shoal_texts_free(&p->labels);
+  shoal_texts_free(&p->files);
   free(p->class_of);
   free(p->label);
   free(p->predicted);
@@ -131,6 +133,7 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split: leave --split out, and the other one is taken",
               shoal_dataset_path(p->set), test ? "test" : "training");
   SHOAL_TRY(match_classes(p));
+  if (a->out) SHOAL_TRY(shoal_dataset_sources(p->set, p->split, &p->files));
   shoal_loader_config l = { .split = p->split, .size = 1, .batch = (uint64_t)a->batch, .depth = 1 };
   return shoal_loader_create(p->set, &l, &p->loader);
 }
@@ -236,7 +239,7 @@ static double least_bytes(const predictor *p, bool csv)
 static void write_rows(const predictor *p, FILE *f)
 {
   char name[NAME];
-  fputs("sample,label,predicted", f);
+  fputs(p->files.n ? "sample,file,label,predicted" : "sample,label,predicted", f);
   for (int64_t k = 0; k < p->classes; k++) {
     char *column = shoal_strdup_printf("p_%s", class_name(p, k, name));
     put_field(f, ",", column);
@@ -244,6 +247,7 @@ static void write_rows(const predictor *p, FILE *f)
   }
   for (uint64_t i = 0; i < p->n; i++) {
     fprintf(f, "\n%" PRIu64, i);
+    if (p->files.n) put_field(f, ",", p->files.at[i]);
     put_field(f, ",", p->label[i] < 0 ? "" : class_name(p, p->label[i], name));
     put_field(f, ",", p->predicted[i] < 0 ? "" : class_name(p, p->predicted[i], name));
     for (int64_t k = 0; k < p->classes; k++) {
@@ -300,6 +304,16 @@ static shoal_status put_array(shoal_h5_draft *d, const char *name, shoal_dtype t
   return shoal_h5_write(d->file, name, type, columns ? 2 : 1, dims, data);
 }
 
+/* As in the data set: a line for each sample. */
+static shoal_status put_files(const predictor *p, shoal_h5_draft *d)
+{
+  shoal_str s = { 0 };
+  for (size_t i = 0; i < p->files.n; i++) shoal_str_add(&s, "%s\n", p->files.at[i]);
+  shoal_status st = s.len ? put_array(d, SHOAL_DATA_FILES, SHOAL_U8, s.len, 0, s.text) : SHOAL_OK;
+  shoal_str_free(&s);
+  return st;
+}
+
 static shoal_status fill_h5(const predictor *p, shoal_h5_draft *d)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
@@ -308,6 +322,7 @@ static shoal_status fill_h5(const predictor *p, shoal_h5_draft *d)
   SHOAL_TRY(put_array(d, "predicted", SHOAL_I32, p->n, 0, p->predicted));
   SHOAL_TRY(put_array(d, "probability", SHOAL_F32, p->n, classes, p->probability));
   SHOAL_TRY(put_array(d, "confusion", SHOAL_U64, classes, classes, p->confusion));
+  SHOAL_TRY(put_files(p, d));
   SHOAL_TRY(shoal_h5_put_string(d->file, "run", info->run));
   SHOAL_TRY(shoal_h5_put_i64(d->file, "step", (int64_t)info->step));
   SHOAL_TRY(shoal_h5_put_string(d->file, "data", shoal_dataset_path(p->set)));
@@ -508,12 +523,12 @@ static void add_written(const predictor *p, const char *path, bool csv, shoal_st
   if (csv)
     shoal_str_add(s,
                   "%s: %" PRIu64 " row%s, a sample each, of %" PRId64
-                  " columns: sample, label, predicted, and p_CLASS, a probability for each class\n",
-                  path, p->n, end, p->classes + 3);
+                  " columns: sample, %slabel, predicted, and p_CLASS, a probability for each class\n",
+                  path, p->n, end, p->classes + (p->files.n ? 4 : 3), p->files.n ? "file, " : "");
   else
     shoal_str_add(
-        s, "%s: label and predicted of %" PRIu64 " sample%s, probability with %" PRId64 " columns, and confusion\n",
-        path, p->n, end, p->classes);
+        s, "%s: label and predicted of %" PRIu64 " sample%s, probability with %" PRId64 " columns, %sconfusion\n", path,
+        p->n, end, p->classes, p->files.n ? "files, a line each, and " : "and ");
 }
 
 static shoal_status print_summary(const predictor *p, const shoal_predict_args *a, bool csv, FILE *out)

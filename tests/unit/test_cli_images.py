@@ -1,5 +1,6 @@
 """`shoal data import` of folders of images."""
 import base64
+import csv
 import importlib.util
 import os
 import re
@@ -341,6 +342,28 @@ def test_images_of_other_kinds(contents, words):
     images_of("set/a", "set/b")
     put("set/a/0", contents)
     assert "set/a/0" in (r := load("images", "set", "--test-share", "0")).stderr and words in r.stderr and len(made()[1]) == 8
+
+
+def test_images_files():
+    """The names of the files are kept beside the samples, also by repack, and come with predictions in both forms."""
+    images_of("set/a", "set/b, c")
+    load("images", "set", "--test-share", "0.5")
+    run([program(), "data", "repack", "t.h5", "-o", "again.h5"], base=PLAIN_ENV)
+    with h5py.File("t.h5") as f, h5py.File("again.h5") as g:
+        files = {s: bytes(f[f"{s}/files"]).decode().splitlines() for s in ("train", "test")}
+        assert all(bytes(g[f"{s}/files"]) == bytes(f[f"{s}/files"]) for s in files)
+        for split, names_ in files.items():
+            for name, x in zip(names_, f[f"{split}/x"][:], strict=True):
+                k, i = name.split("/")
+                assert np.array_equal(x[0], pixels(zlib.crc32(f"set/{k}".encode()) + int(i[0]), 4, 4)), name
+    assert sorted(files["train"] + files["test"]) == sorted(f"{k}/{i}.png" for k in ("a", "b, c") for i in range(4))
+    run([program(), "train", "-q", "--set", "data.file=t.h5", "--set", "model.name=mlp", "--set", "model.widths=4", "--set", "run.epochs=1"], base=PLAIN_ENV)
+    assert "of 6 columns: sample, file, label, predicted," in run([program(), "predict", "runs/run", "t.h5", "-o", "p.csv"], base=PLAIN_ENV).stdout
+    run([program(), "predict", "runs/run", "t.h5", "-o", "p.h5"], base=PLAIN_ENV)
+    with open("p.csv", newline="") as f:
+        assert [row["file"] for row in csv.DictReader(f)] == files["test"]
+    with h5py.File("p.h5") as f:
+        assert bytes(f["files"]).decode().splitlines() == files["test"]
 
 
 def test_images_converted():

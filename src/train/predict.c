@@ -209,6 +209,61 @@ static shoal_status predict(predictor *p)
   }
 }
 
+/* ---- running statistics that lag ---- */
+
+static bool is_largest(const shoal_host_float *x, int64_t n, int32_t label)
+{
+  bool largest = true;
+  for (int64_t k = 0; k < n; k++) largest &= x[label] >= x[k];
+  return largest;
+}
+
+/* A batch by its own statistics, of whose samples `before` have been predicted: how many of these, `n`, are right, and were. */
+static shoal_status score_batch(predictor *p, const shoal_batch *b, uint64_t before, shoal_host_float *x, uint64_t *n,
+                                uint64_t *right, uint64_t *were)
+{
+  shoal_plan *plan;
+  SHOAL_TRY(shoal_plans_get(p->forward.plans, b->n, SHOAL_PLAN_MEASURE, &plan));
+  SHOAL_TRY(shoal_plan_forward(plan, p->forward.params, NULL, b->x, NULL, 0, NULL));
+  SHOAL_TRY(shoal_plan_output(plan, p->network.model->nodes - 1, x));
+  for (int64_t i = 0; i < b->n; i++) {
+    const int32_t label = p->label[before + (uint64_t)i];
+    if (label < 0) continue;
+    ++*n;
+    *right += is_largest(x + i * p->classes, p->classes, label);
+    *were += p->predicted[before + (uint64_t)i] == label;
+  }
+  return SHOAL_OK;
+}
+
+/* As at the end of a training: statistics of batch norm that lag behind the weights spoil a network that has learnt.  Some batches
+ * tell.  Comes last, since the running statistics in memory are lost. */
+static shoal_status look_at_statistics(predictor *p)
+{
+  enum { MOST_BATCHES = 8, LEAST = 20 };
+  const double lost = 0.1;
+  uint64_t at = 0, n = 0, right = 0, were = 0;
+  shoal_host_float *x;
+  const shoal_batch *b;
+  if (p->network.model->stats == 0 || p->known < LEAST || p->bad.n > 0) return SHOAL_OK;
+  SHOAL_TRY(shoal_loader_seek(p->loader, 0, 0));
+  SHOAL_TRY(shoal_loader_next(p->loader, &b));
+  SHOAL_TRY(SHOAL_ALLOC((size_t)(b->n * p->classes), &x)); /* no later one is larger */
+  shoal_status st = SHOAL_OK;
+  for (int i = 0; i < MOST_BATCHES && b && st == SHOAL_OK; i++) {
+    if (b->n > 1) st = score_batch(p, b, at, x, &n, &right, &were);
+    at += (uint64_t)b->n;
+    if (st == SHOAL_OK) st = shoal_loader_next(p->loader, &b);
+  }
+  free(x);
+  if (st == SHOAL_OK && (double)right - (double)were > lost * (double)n)
+    shoal_warn("with the running statistics of batch norm %.3g %% of %" PRIu64
+               " samples are right, with those of each batch %.3g %%: either training ended before they had settled "
+               "(eval.batch_norm: measured, more epochs or a lower optim.lr), or these samples are scaled otherwise",
+               100 * (double)were / (double)n, n, 100 * (double)right / (double)n);
+  return st;
+}
+
 /* ---- files ---- */
 
 /* A class as people call it. */
@@ -585,6 +640,7 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
   if (st == SHOAL_OK && a->out) st = shoal_expect_room(a->out, "the predictions", least_bytes(&p, csv));
   if (st == SHOAL_OK) st = predict(&p);
   if (st == SHOAL_OK && a->out) st = csv ? write_csv(&p, a->out) : write_h5(&p, a->out);
+  if (st == SHOAL_OK) st = look_at_statistics(&p);
   if (st == SHOAL_OK) {
     if (a->json)
       print_json(&p, summary);

@@ -238,6 +238,9 @@ def unsettled_are_told():
     assert told and float(metrics("late")[-1]["test_acc"]) < 0.8, r.stderr
     r = train(2, "measured", *late, *sets(eval__batch_norm="measured"))
     assert "settled" not in r.stderr and float(metrics("measured")[-1]["test_acc"]) == 1, r.stderr
+    words = "with the running statistics of batch norm "
+    assert re.search(words + r"\d.* of 60 samples are right, with those of each batch 100 %", shoal("predict", "runs/late", "blobs.h5").stderr)
+    assert words not in shoal("predict", "runs/measured", "blobs.h5").stderr
     train(2, "again", *late, *told[1].replace("NEW", "again").split())
     assert_equal(newest("again"), newest("measured"), "measured afterwards", "model/")
 

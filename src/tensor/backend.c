@@ -43,11 +43,12 @@ static const backend_entry *find_entry(const char *name)
 static shoal_status check_table(const char *name, const shoal_backend_ops *ops)
 {
   bool whole = ops->alloc && ops->release && ops->op_create && ops->to_dense && ops->from_dense && ops->gemm &&
-               ops->multiply && ops->softmax_xent && ops->add && ops->axpby && ops->sumsq && ops->clip &&
-               ops->descend && ops->sgd && ops->adam && ops->settle && ops->mark && ops->reached && ops->copy_beside &&
-               ops->await && ops->fill && ops->copy && ops->copy_tile && ops->copy_checked && ops->find_bad &&
-               ops->average && ops->divide && ops->scale && ops->mean && ops->distance2 && ops->pack16 &&
-               ops->unpack16 && ops->add16 && ops->encode && ops->decode && ops->meet && ops->fold && ops->close;
+               ops->multiply && ops->softmax_xent && ops->target_loss && ops->add && ops->axpby && ops->sumsq &&
+               ops->clip && ops->descend && ops->sgd && ops->adam && ops->settle && ops->mark && ops->reached &&
+               ops->copy_beside && ops->await && ops->fill && ops->copy && ops->copy_tile && ops->copy_checked &&
+               ops->find_bad && ops->average && ops->divide && ops->scale && ops->mean && ops->distance2 &&
+               ops->pack16 && ops->unpack16 && ops->add16 && ops->encode && ops->decode && ops->meet && ops->fold &&
+               ops->close;
   SHOAL_CHECK(whole, SHOAL_ERR_INTERNAL, "backend %s lacks a required function", name);
   return SHOAL_OK;
 }

@@ -80,6 +80,13 @@ typedef struct {
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
                                const int32_t *labels, float smoothing, const float *scale, bool leave_out,
                                float *dlogits, shoal_loss *out);
+  /* Rows of outputs y [rows, width] against targets [rows, width] (first one NaN: row is ignored).  The loss of a
+   * row is the mean over its elements of (y - target)^2, or with `absolute` of |y - target|, as in PyTorch; summed in double over
+   * rows; correct is 0.  dy, if not NULL: *scale * dloss/dy, where that of |0| is 0; may be the same buffer as y; zero in ignored
+   * rows.  leave_out: rows with an output that is not finite are ignored, too.  targets and scale: the backend's memory, read
+   * when its turn comes.  out: PINNED */
+  shoal_status (*target_loss)(shoal_backend *b, int64_t rows, int64_t width, const float *y, const float *targets,
+                              bool absolute, const float *scale, bool leave_out, float *dy, shoal_loss *out);
   /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;
    * sumsq: *out (PINNED) += sum of squares, in double;  clip: *scale = min(1, limit / sqrt(*squares)), 1 if that is no number */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);

@@ -54,6 +54,8 @@ CONTRACT(multiply, r.reads(a.a, (size_t)(a.m *a.k)); r.reads(a.b, (size_t)(a.k *
 CONTRACT(softmax, const size_t n = (size_t)(a.rows * a.classes); r.reads(a.logits, n);
          r.reads(a.labels, (size_t)a.rows); r.reads(a.scale, 1); r.writes(a.dlogits, n);
          r.writes(a.row, (size_t)a.rows);)
+CONTRACT(target_loss, const size_t n = (size_t)(a.rows * a.width); r.reads(a.y, n); r.reads(a.targets, n);
+         r.reads(a.scale, 1); r.writes(a.dy, n); r.writes(a.row, (size_t)a.rows);)
 CONTRACT(sum_rows, r.reads(a.row, (size_t)a.rows); r.writes(a.out, 1);)
 
 CONTRACT(encode, r.reads(a.x, a.n); r.reads(a.factor, SHOAL_CUDA_QBLOCK + 1); r.writes(a.exponent, quant_blocks(a.n));

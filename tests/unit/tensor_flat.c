@@ -218,6 +218,93 @@ static void check_left_out(shoal_backend *b)
     CHECK(i < 2 || i == 4 || i == 5 ? dx[i] != 0 : dx[i] == 0, "dx[%d] is %g", i, (double)dx[i]);
 }
 
+/* --- errors of targets --- */
+
+/* Rows of small integers over 16: all sums are exact, so everything is compared with ==.  Every fourth row has no target. */
+static void check_target_loss(shoal_backend *b, int64_t rows, int64_t width, bool absolute, bool in_place)
+{
+  const int64_t n = rows * width;
+  const float quarter = 0.25f;
+  float *y = vector(n, true, 5), *t = vector(n, true, 6), *dy = in_place ? y : floats(n);
+  double *want = calloc((size_t)n, sizeof *want), total = 0;
+  shoal_loss loss = { .loss = -1 }, alone = { .loss = -1 };
+  int64_t counted = 0;
+  REQUIRE(want, "out of memory");
+  for (int64_t r = 0; r < rows; r++) {
+    const bool known = r % 4 != 3;
+    double sum = 0;
+    if (!known) t[r * width] = NAN;
+    for (int64_t i = r * width; known && i < (r + 1) * width; i++) {
+      const double e = (double)y[i] - t[i];
+      sum += absolute ? fabs(e) : e * e;
+      want[i] = (float)(0.25 / (double)width * (absolute ? (e > 0) - (e < 0) : 2 * e));
+    }
+    total += sum / (double)width;
+    counted += known;
+  }
+  CHECK_OK(b->ops->target_loss(b, rows, width, y, t, absolute, &quarter, true, NULL, &alone));
+  if (!in_place) memset(dy, 0xff, (size_t)n * sizeof(float));
+  CHECK_OK(b->ops->target_loss(b, rows, width, y, t, absolute, &quarter, true, dy, &loss));
+  CHECK_EQ(loss.loss, total, "%dx%d", (int)rows, (int)width);
+  CHECK_EQ(alone.loss, total, "the loss depends on whether gradients are wanted");
+  CHECK_EQ(loss.samples, counted);
+  CHECK_EQ(loss.correct, 0);
+  CHECK_EQ(loss.left_out, 0);
+  for (int64_t i = 0; i < n; i++) CHECK_EQ(dy[i], want[i], "dy[%d] of %dx%d", (int)i, (int)rows, (int)width);
+  if (!in_place) free(dy);
+  free(y);
+  free(t);
+  free(want);
+}
+
+/* dy is the slope of the loss: central differences, at places where |e| has no kink. */
+static void check_target_slope(shoal_backend *b, bool absolute)
+{
+  const float t[] = { 0.5f, -1, 2, 0.25f, 3, -2 }, step = 1.0f / 64, one = 1;
+  float y[] = { 1, 0.5f, -1, 2, -0.75f, 1.5f }, dy[SHOAL_COUNT(y)];
+  shoal_loss up, down;
+  CHECK_OK(b->ops->target_loss(b, 2, 3, y, t, absolute, &one, false, dy, &up));
+  for (size_t i = 0; i < SHOAL_COUNT(y); i++) {
+    const float at = y[i];
+    y[i] = at + step;
+    CHECK_OK(b->ops->target_loss(b, 2, 3, y, t, absolute, &one, false, NULL, &up));
+    y[i] = at - step;
+    CHECK_OK(b->ops->target_loss(b, 2, 3, y, t, absolute, &one, false, NULL, &down));
+    y[i] = at;
+    CHECK_NEAR(dy[i], (up.loss - down.loss) / (2 * (double)step), 1e-6, "dy[%zu]", i);
+  }
+}
+
+/* Rows 0 and 3 have outputs without a loss, row 2 no target: row 1 counts.  In training a NaN goes on into the gradient. */
+static void check_target_corners(shoal_backend *b)
+{
+  const float y[] = { NAN, 1, 3, 5, 1, 1, 0, INFINITY }, t[] = { 0, 0, 1, 2, NAN, 0, 0, 0 }, one = 1;
+  float dy[SHOAL_COUNT(y)];
+  shoal_loss out;
+  for (int absolute = 0; absolute < 2; absolute++) {
+    CHECK_OK(b->ops->target_loss(b, 4, 2, y, t, absolute, &one, true, dy, &out));
+    CHECK_EQ(out.loss, absolute ? 2.5 : 6.5);
+    CHECK_EQ(out.samples, 1);
+    CHECK_EQ(out.left_out, 2);
+    CHECK_EQ(out.first_left_out, 0);
+    for (int i = 0; i < 8; i++) CHECK(i == 2 || i == 3 ? dy[i] > 0 : dy[i] == 0, "dy[%d] is %g", i, (double)dy[i]);
+    CHECK_OK(b->ops->target_loss(b, 1, 2, y, t, absolute, &one, false, dy, &out));
+    CHECK(isnan(out.loss), "loss %g", out.loss);
+    CHECK(isnan(dy[0]), "gradient %g", (double)dy[0]);
+  }
+}
+
+int test_target_loss(shoal_backend *b)
+{
+  static const int64_t sizes[][2] = { { 1, 1 }, { 5, 1 }, { 700, 1 }, { 33, 4 }, { 9, 64 } };
+  for (size_t s = 0; s < SHOAL_COUNT(sizes); s++)
+    for (int bits = 0; bits < 4; bits++) check_target_loss(b, sizes[s][0], sizes[s][1], bits & 1, bits & 2);
+  check_target_slope(b, false);
+  check_target_slope(b, true);
+  check_target_corners(b);
+  return check_failures;
+}
+
 int test_loss(shoal_backend *b)
 {
   static const int64_t sizes[][2] = { { 1, 1 }, { 1, 2 }, { 5, 10 }, { 33, 257 }, { 7, 1000 }, { 300, 17 } };

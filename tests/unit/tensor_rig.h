@@ -68,6 +68,7 @@ int test_dropout(shoal_backend *b);
 int test_gemm(shoal_backend *b);
 int test_multiply(shoal_backend *b);
 int test_loss(shoal_backend *b);
+int test_target_loss(shoal_backend *b);
 int test_vectors(shoal_backend *b);
 int test_arena(shoal_backend *b);
 

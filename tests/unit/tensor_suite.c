@@ -34,6 +34,7 @@ static void run(shoal_backend *b, shoal_backend *ref)
   if (begins("gemm")) failed += test_gemm(b);
   if (begins("multiply")) failed += test_multiply(b);
   if (begins("loss")) failed += test_loss(b);
+  if (begins("target_loss")) failed += test_target_loss(b);
   if (begins("vectors")) failed += test_vectors(b);
   if (begins("arena")) failed += test_arena(b);
   CHECK_EQ(failed + rig_failures(), 0, "see above");

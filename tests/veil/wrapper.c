@@ -72,6 +72,18 @@ static shoal_status softmax_xent(shoal_backend *b, int64_t rows, int64_t classes
   return PASS(softmax_xent, rows, classes, logits, labels, smoothing, scale, leave_out, dlogits, out);
 }
 
+static shoal_status target_loss(shoal_backend *b, int64_t rows, int64_t width, const float *y, const float *targets,
+                                bool absolute, const float *scale, bool leave_out, float *dy, shoal_loss *out)
+{
+  size_t bytes = (size_t)(rows * width) * F;
+  IN(y, bytes);
+  IN(targets, bytes);
+  IN(scale, F);
+  OUT(dy, bytes);
+  RESULT(out, sizeof *out);
+  return PASS(target_loss, rows, width, y, targets, absolute, scale, leave_out, dy, out);
+}
+
 static shoal_status add(shoal_backend *b, size_t n, const float *x, float *y)
 {
   IN(x, n * F);
@@ -390,6 +402,7 @@ void wrapper_open(wrapper *w, shoal_backend *inner, const wrapper_policy *policy
     .gemm = gemm,
     .multiply = multiply,
     .softmax_xent = softmax_xent,
+    .target_loss = target_loss,
     .add = add,
     .axpby = axpby,
     .sumsq = sumsq,

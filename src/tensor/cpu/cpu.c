@@ -118,6 +118,7 @@ static const shoal_backend_ops cpu_ops = {
   .gemm = shoal_cpu_gemm,
   .multiply = shoal_cpu_multiply,
   .softmax_xent = shoal_cpu_softmax_xent,
+  .target_loss = shoal_host_target_loss,
   .add = shoal_cpu_add,
   .axpby = shoal_cpu_axpby,
   .sumsq = shoal_cpu_sumsq,

@@ -266,3 +266,16 @@ shoal_status shoal_cuda_softmax_xent(shoal_backend *base, int64_t rows, int64_t 
                          .row = row));
   return SHOAL_BLOCKS(b, sum_rows, 1, .rows = rows, .row = row, .out = (shoal_k_loss *)out);
 }
+
+shoal_status shoal_cuda_target_loss(shoal_backend *base, int64_t rows, int64_t width, const float *y,
+                                    const float *targets, bool absolute, const float *scale, bool leave_out, float *dy,
+                                    shoal_loss *out)
+{
+  shoal_cuda *b = (shoal_cuda *)base;
+  const size_t count = (size_t)rows;
+  shoal_k_row *row;
+  SHOAL_TRY(shoal_cuda_scratch(b, count * sizeof *row, &row));
+  SHOAL_TRY(SHOAL_EACH(b, target_loss, count, .rows = rows, .width = width, .y = y, .targets = targets, .scale = scale,
+                       .absolute = absolute, .leave_out = leave_out, .dy = dy, .row = row));
+  return SHOAL_BLOCKS(b, sum_rows, 1, .rows = rows, .row = row, .out = (shoal_k_loss *)out);
+}

@@ -68,6 +68,7 @@ static const shoal_backend_ops cuda_ops = {
   .gemm = shoal_cuda_gemm,
   .multiply = shoal_cuda_multiply,
   .softmax_xent = shoal_cuda_softmax_xent,
+  .target_loss = shoal_cuda_target_loss,
   .add = shoal_cuda_add,
   .axpby = shoal_cuda_axpby,
   .sumsq = shoal_cuda_sumsq,

@@ -175,6 +175,15 @@ typedef struct {
   shoal_k_row *row; /* [rows] */
 } shoal_k_softmax_args;
 typedef struct {
+  int64_t rows, width;  /* a thread per row: there are a few targets */
+  const float *y;       /* [rows, width] */
+  const float *targets; /* [rows, width] */
+  const float *scale;   /* 1 */
+  int absolute, leave_out;
+  float *dy;        /* [rows, width]; may be y or NULL */
+  shoal_k_row *row; /* [rows] */
+} shoal_k_target_loss_args;
+typedef struct {
   double loss;
   int64_t correct, samples, left_out, first_left_out;
 } shoal_k_loss; /* as shoal_loss */
@@ -465,6 +474,7 @@ SHOAL_KERNEL(sumsq);
 SHOAL_KERNEL(sum_parts);
 SHOAL_KERNEL(multiply);
 SHOAL_KERNEL(softmax);
+SHOAL_KERNEL(target_loss);
 SHOAL_KERNEL(sum_rows);
 SHOAL_KERNEL(encode);
 SHOAL_KERNEL(decode);

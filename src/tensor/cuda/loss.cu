@@ -1,4 +1,5 @@
-/* Softmax and cross-entropy: a block per row, in double; then the rows' losses in order, in one block. */
+/* Softmax and cross-entropy, a block per row; errors of targets, a thread per row.  In double; then the rows' losses in order, in one
+ * block. */
 #include "tensor/cuda/block.cuh"
 
 /* A float as an unsigned number of the same order; NaN counts as the least. */
@@ -54,6 +55,31 @@ SHOAL_KERNEL(softmax)
   }
   loss = block_sum(loss);
   if (threadIdx.x == 0) a.row[row] = { loss, best == label, SHOAL_ROW_COUNTS };
+}
+
+SHOAL_KERNEL(target_loss)
+{
+  const int64_t n = a.width;
+  EACH(row, a.rows)
+  {
+    const float *y = a.y + row * n, *target = a.targets + row * n;
+    float *dy = a.dy ? a.dy + row * n : 0;
+    const bool known = target[0] == target[0];
+    bool finite = true;
+    for (int64_t j = 0; j < n; j++) finite = finite && is_finite(y[j]);
+    const bool counts = known && (finite || !a.leave_out);
+    double loss = 0;
+    for (int64_t j = 0; j < n; j++) {
+      const double e = (double)y[j] - (double)target[j];
+      loss += a.absolute ? fabs(e) : e * e;
+      const double slope = a.absolute ? (e > 0 ? 1 : e < 0 ? -1 : e) : 2 * e;
+      if (dy) dy[j] = counts ? (float)((double)*a.scale / (double)n * slope) : 0;
+    }
+    a.row[row] = { counts ? loss / (double)n : 0, 0,
+                   counts  ? SHOAL_ROW_COUNTS
+                   : known ? SHOAL_ROW_LEFT_OUT
+                           : SHOAL_ROW_IGNORED };
+  }
 }
 
 SHOAL_KERNEL(sum_rows)

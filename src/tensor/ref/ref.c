@@ -100,6 +100,7 @@ static const shoal_backend_ops ref_ops = {
   .gemm = shoal_ref_gemm,
   .multiply = shoal_ref_multiply,
   .softmax_xent = shoal_ref_softmax_xent,
+  .target_loss = shoal_host_target_loss,
   .add = shoal_ref_add,
   .axpby = shoal_ref_axpby,
   .sumsq = shoal_ref_sumsq,

@@ -21,7 +21,7 @@ const char *shoal_head_name(shoal_head kind);
 shoal_head shoal_head_from_name(const char *name); /* SHOAL_HEADS if unknown */
 /** Builds a head for a boundary tensor.  @param kind  AUTO is mlp-sr for a plane [c, h, w], else linear
  *  @param input  per sample: [c, h, w], [tokens, n] or [n]; ERR_ARG for others
- *  @param labels  of a sample, as shoal_model_labels: 1, or one for each token
+ *  @param labels  of a sample, as shoal_model_rows: 1, or one for each token
  *  Cost of mlp-sr with C channels: 51 C^2 + 4 C classes weights. */
 shoal_status shoal_head_build(shoal_head kind, const shoal_shape *input, int64_t classes, int64_t labels,
                               shoal_model **out);

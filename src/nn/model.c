@@ -375,10 +375,15 @@ shoal_status shoal_model_finish(shoal_model *m)
   return shoal_model_find_runs(m);
 }
 
-int64_t shoal_model_labels(const shoal_model *m)
+int64_t shoal_model_rows(const shoal_model *m)
 {
   const shoal_shape *out = &m->node[m->nodes - 1].out;
   return shoal_shape_count(out) / out->dim[out->ndim - 1];
+}
+
+int64_t shoal_model_labels(const shoal_model *m)
+{
+  return shoal_model_rows(m) * (m->loss == SHOAL_LOSS_CLASSES ? 1 : m->classes);
 }
 
 bool shoal_model_reads_tokens(const shoal_model *m)

@@ -92,6 +92,10 @@ static inline int shoal_node_inputs(const shoal_node *n)
   return k;
 }
 
+/* What a network learns: classes, by cross-entropy; or numbers, of which a sample has as many as the network has outputs: the loss is the
+ * mean over them of the squared or the absolute error, as in PyTorch. */
+typedef enum { SHOAL_LOSS_CLASSES, SHOAL_LOSS_MSE, SHOAL_LOSS_MAE } shoal_loss_kind;
+
 /* A maximal range of the arena in which all parameters decay or none does; the unit of an optimizer pass. */
 typedef struct {
   size_t offset, count;
@@ -100,9 +104,10 @@ typedef struct {
 
 typedef struct {
   char name[SHOAL_NAME_MAX];
-  shoal_shape input; /* per sample */
-  int64_t classes;
-  float smoothing; /* label smoothing of the loss */
+  shoal_shape input;    /* per sample */
+  int64_t classes;      /* outputs; of a network that learns numbers how many these are */
+  shoal_loss_kind loss; /* set by whoever has built the model; cuts inherit it */
+  float smoothing;      /* label smoothing of the loss by classes */
   int nodes, params, units, spaces, residuals;
   bool joined;         /* several models in one arena (shoal_model_join); not a network */
   shoal_node *node;    /* owned */
@@ -208,7 +213,9 @@ shoal_status shoal_model_init(shoal_backend *b, const shoal_model *m, uint64_t s
 /** The same for parameter `number` of m alone, in host memory: w [shape of p].  `p` may be a copy of the parameter that holds only some
  *  of its rows or columns; the values are those of the full model at these indices. */
 void shoal_param_init(const shoal_param *p, int number, uint64_t seed, shoal_host_float *w);
-/** Labels of a sample: one, or of a network whose output is [places, classes] one for each place. */
+/** Rows of outputs of a sample: one, or of a network whose output is [places, classes] one for each place. */
+int64_t shoal_model_rows(const shoal_model *m);
+/** What a sample is compared with, 4 bytes each: a class for each row of outputs, or a target for each output. */
 int64_t shoal_model_labels(const shoal_model *m);
 bool shoal_model_reads_tokens(const shoal_model *m);          /* its inputs are numbers of rows of a table */
 double shoal_model_macs(const shoal_model *m);                /* multiply-accumulates per sample, forward */
@@ -228,7 +235,8 @@ typedef struct {
 } shoal_model_entry;
 /* mlp (model.widths, model.activation relu|gelu, model.norm none|batch|layer, model.dropout), resnet20 (model.dropout),
  * resnet18, vgg16 (model.batch_norm, model.width a factor, model.dropout), gpt (model.width, heads, depth, dropout), vit (also
- * model.patch, model.pool class|mean), and file (model.file: text.h).  All take model.smoothing. */
+ * model.patch, model.pool class|mean), and file (model.file: text.h).  All take model.smoothing, and all but
+ * gpt model.loss, by which whoever builds one for targets sets its loss. */
 size_t shoal_models(const shoal_model_entry **out);
 const shoal_model_entry *shoal_model_find(const char *name); /* NULL if unknown */
 #endif

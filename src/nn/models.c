@@ -17,6 +17,13 @@
     "model.smoothing", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Label smoothing of the loss.",                            \
         "Szegedy et al., CVPR 2016"                                                                                    \
   }
+#define LOSS                                                                                                           \
+  {                                                                                                                    \
+    "model.loss", SHOAL_OPT_ENUM, "auto", NULL, "auto|mse|mae",                                                        \
+        "Loss of numbers that are predicted: mean squared or mean absolute error; auto is mse, and cross-entropy of "  \
+        "classes.",                                                                                                    \
+        "shoal"                                                                                                        \
+  }
 #define DROPOUT(where)                                                                                                 \
   {                                                                                                                    \
     "model.dropout", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Share of the units dropped " where ".",                     \
@@ -116,6 +123,7 @@ static const shoal_option mlp_options[] = {
   { "model.norm_logits", SHOAL_OPT_BOOL, "false", NULL, NULL, "Batch norm of the logits too.",
     "Yuan et al., PVLDB 2022 (without scale and shift there)" },
   DROPOUT("after each hidden layer"),
+  LOSS,
   SMOOTHING,
   { .name = NULL },
 };
@@ -162,8 +170,8 @@ static int64_t scaled(const shoal_config *c, int64_t channels)
   return SHOAL_MAX(1, llround((double)channels * shoal_config_float(c, "model.width")));
 }
 
-static const shoal_option resnet20_options[] = { DROPOUT("before the classifier"), SMOOTHING, { .name = NULL } };
-static const shoal_option resnet18_options[] = { WIDTH, SMOOTHING, { .name = NULL } };
+static const shoal_option resnet20_options[] = { DROPOUT("before the classifier"), LOSS, SMOOTHING, { .name = NULL } };
+static const shoal_option resnet18_options[] = { WIDTH, LOSS, SMOOTHING, { .name = NULL } };
 
 /* conv3x3 bn relu conv3x3 bn, plus the shortcut, relu.  Only the two convolutions and their norms are the body. */
 static int basic_block(builder *b, const char *prefix, int number, int in, int64_t width, int stride, bool project)
@@ -233,6 +241,7 @@ static const shoal_option vgg16_options[] = {
     "Ioffe and Szegedy, ICML 2015" },
   WIDTH,
   DROPOUT("before the classifier"),
+  LOSS,
   SMOOTHING,
   { .name = NULL },
 };
@@ -288,6 +297,7 @@ static const shoal_option vit_options[] = {
     "What the classifier reads: a learned token put before the patches, or the mean over the patches.",
     "class: Dosovitskiy et al., ICLR 2021" },
   TRANSFORMER("patch", "192", "3"),
+  LOSS,
   { .name = NULL },
 };
 
@@ -459,6 +469,7 @@ static shoal_status build_vit(const shoal_config *c, const shoal_shape *input, i
 static const shoal_option file_options[] = {
   { "model.file", SHOAL_OPT_PATH, NULL, NULL, NULL,
     "Description of the network, a list of layers in YAML; `shoal models resnet20 --yaml` prints one.", "shoal" },
+  LOSS,
   SMOOTHING,
   { .name = NULL },
 };

@@ -169,16 +169,16 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
 
 static shoal_status check_labels(const shoal_plan *p, const int32_t *y)
 {
-  for (int64_t r = 0; r < p->rows; r++)
+  for (int64_t r = 0; r < p->rows && p->model->loss == SHOAL_LOSS_CLASSES; r++)
     SHOAL_CHECK(y[r] < p->model->classes, SHOAL_ERR_ARG,
                 "label %d in row %lld; must be below %lld, the number of classes", y[r], (long long)r,
                 (long long)p->model->classes);
   return SHOAL_OK;
 }
 
-static shoal_status set_now(shoal_plan *p, const shoal_address *at, const int32_t *y, float grad_scale)
+static shoal_status set_now(shoal_plan *p, const shoal_address *at, const void *y, float grad_scale)
 {
-  const size_t labels = y ? (size_t)p->rows * sizeof *y : 0;
+  const size_t labels = y ? shoal_plan_label_bytes(p) : 0;
   if (at) p->set->at = *at;
   p->set->grad_scale = grad_scale * (float)p->batch / (float)p->rows; /* a sample's loss is the mean over its labels */
   if (y) memcpy(p->set->label, y, labels);
@@ -196,8 +196,14 @@ static shoal_status find_loss(shoal_plan *p)
     SHOAL_TRY(ops->to_dense(p->backend, &last->shape, &last->format, logits, dense));
     logits = dense;
   }
-  SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, now_of(p)->label, p->model->smoothing,
-                              &now_of(p)->grad_scale, !p->training, dlogits, p->result.at));
+  const shoal_plan_now *now = now_of(p);
+  if (p->model->loss == SHOAL_LOSS_CLASSES)
+    SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, now->label, p->model->smoothing,
+                                &now->grad_scale, !p->training, dlogits, p->result.at));
+  else
+    SHOAL_TRY(ops->target_loss(p->backend, p->rows, p->model->classes, logits, (const void *)now->label,
+                               p->model->loss == SHOAL_LOSS_MAE, &now->grad_scale, !p->training, dlogits,
+                               p->result.at));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
   p->loss_ready = p->training;
@@ -217,7 +223,7 @@ shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score)
 }
 
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
-                                const int32_t *y, float grad_scale, shoal_score *score)
+                                const void *y, float grad_scale, shoal_score *score)
 {
   SHOAL_CHECK(params->n == p->model->weights && params->n_stats == p->model->stats, SHOAL_ERR_ARG,
               "parameters of %zu numbers given to model %s, which has %zu", params->n, p->model->name,

@@ -41,22 +41,23 @@ size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratc
 int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
-  double loss; /* summed over labels */
+  double loss; /* summed over rows of outputs */
   int64_t correct, samples;
   int64_t left_out,
       first_left_out; /* rows whose outputs are not finite, not in TRAIN mode; the first, within its batch */
 } shoal_score;
 
 /** Forward and loss.  @param x [batch, …input] f32 dense, the backend's memory (nn/input.h brings it there), unchanged until
- *  backward is done; @param y labels in host memory, read before it returns, one per row of logits, [batch, shoal_model_labels]
- *  (negative: ignored; ERR_ARG names one that is not below the number of classes; NULL: no loss).  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
+ *  backward is done; @param y in host memory, read before it returns, [batch, shoal_model_labels]: i32 labels, one per row of
+ *  outputs (negative: ignored; ERR_ARG names one that is not below the number of classes), or f32 targets, one per output (the first
+ *  of a row NaN: ignored); NULL: no loss.  @param score  NULL: the loss stays where the backend makes it, for shoal_plan_score; else waits for it.
  *  In TRAIN mode also dloss/dlogits * grad_scale is left ready for backward: grad_scale = 1 / global batch makes the
  *  sum over ranks the global mean: where samples have several labels, of the means over these.  Adds to `score`; samples counts labels that are not ignored.  In other modes rows whose
  *  outputs, or their range, are not finite are ignored, too, and counted as left_out.  `at` may be NULL if
  *  there is no dropout.  Polls the backend's progress between operations.  Errors are those of the operations; ERR_ARG
  *  if params belong to another model. */
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
-                                const int32_t *y, float grad_scale, shoal_score *score);
+                                const void *y, float grad_scale, shoal_score *score);
 /** Adds the loss of the last forward to `score`.  Waits for the backend. */
 shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score);
 typedef struct {

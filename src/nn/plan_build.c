@@ -177,7 +177,7 @@ static shoal_status allocate(shoal_plan *p, shoal_memory_kind kind, size_t bytes
 
 static shoal_status allocate_all(shoal_plan *p)
 {
-  const size_t now = sizeof *p->set + (p->has_loss ? (size_t)p->rows * sizeof *p->set->label : 0);
+  const size_t now = sizeof *p->set + (p->has_loss ? shoal_plan_label_bytes(p) : 0);
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, p->n_ranges * sizeof(size_t), &p->bad));
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_DEVICE, now, &p->now));

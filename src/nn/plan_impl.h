@@ -35,7 +35,7 @@ typedef struct {
 typedef struct {
   shoal_address at;
   float grad_scale; /* of a label */
-  int32_t label[];  /* [rows] if there is a loss */
+  int32_t label[];  /* [rows] if there is a loss; or in their place targets, f32 [rows, classes] */
 } shoal_plan_now;
 
 struct shoal_plan {
@@ -73,6 +73,12 @@ struct shoal_plan {
   void *span_context;
 };
 
+/** Of what the outputs of a batch are compared with. */
+static inline size_t shoal_plan_label_bytes(const shoal_plan *p)
+{
+  const int64_t each = p->model->loss == SHOAL_LOSS_CLASSES ? 1 : p->model->classes;
+  return (size_t)(p->rows * each) * sizeof p->set->label[0];
+}
 static inline int shoal_plan_moment_loss(const shoal_plan *p)
 {
   return p->model->nodes;

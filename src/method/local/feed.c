@@ -163,7 +163,7 @@ static void unpack(const shoal_local_feed *f, const parcel *p, shoal_local_batch
 {
   memcpy(&out->head, p->data, sizeof out->head);
   out->x = (const float *)(p->data + sizeof out->head);
-  out->y = (const int32_t *)(out->x + (size_t)out->head.samples * f->in_elements);
+  out->y = out->x + (size_t)out->head.samples * f->in_elements;
 }
 
 /* Lockstep: posts the receive of the next minibatch into the next slot. */
@@ -355,7 +355,7 @@ shoal_status shoal_local_feed_send(shoal_local_feed *f, shoal_run *r, const shoa
   head.elements = (uint32_t)f->out_elements;
   SHOAL_TRY(f->backend->ops->settle(f->backend));
   memcpy(p->data, &head, sizeof head);
-  if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * f->labels * sizeof *b->y);
+  if (n) memcpy(p->data + sizeof head + n * f->out_elements * sizeof(float), b->y, n * f->labels * sizeof(int32_t));
   p->bytes = shoal_local_message_bytes(f->replaying ? f->max_samples : n, f->out_elements, f->labels);
   p->started_ns = shoal_now_ns();
   p->number = f->replaying ? f->sent : r->step;

@@ -130,15 +130,16 @@ static shoal_status open_replicas(shoal_run *r, shoal_local *s)
   return st;
 }
 
-static shoal_status name_columns(shoal_local *s, bool replay)
+static shoal_status name_columns(const shoal_run *r, shoal_local *s, bool replay)
 {
+  const char *head = r->model->loss == SHOAL_LOSS_CLASSES ? "acc" : "loss";
   static const char *const more[] = { "replay_uses", "replay_age", "replay_unused", "replay_left_out" };
   size_t heads = (size_t)s->parts->n, n = heads + (replay ? SHOAL_COUNT(more) : 0);
-  if (heads == 1) return SHOAL_OK; /* the model's accuracy is that of the only head */
+  if (heads == 1) return SHOAL_OK; /* the model's score is that of the only head */
   SHOAL_TRY(SHOAL_ALLOC(n, &s->columns));
   for (s->n_columns = 0; s->n_columns < n; s->n_columns++) {
     size_t i = s->n_columns;
-    char *name = i < heads ? shoal_strdup_printf("head_acc_%zu", i + 1) : strdup(more[i - heads]);
+    char *name = i < heads ? shoal_strdup_printf("head_%s_%zu", head, i + 1) : strdup(more[i - heads]);
     SHOAL_CHECK(name, SHOAL_ERR_MEM, "the name of a column");
     s->columns[i] = name;
   }
@@ -180,7 +181,7 @@ static shoal_status local_open(shoal_run *r, void *state)
                                  .chained = true,
                                  .apart = 2 * lag - 2 };
   report(r, s);
-  SHOAL_TRY(name_columns(s, freely));
+  SHOAL_TRY(name_columns(r, s, freely));
   r->columns = s->columns;
   r->n_columns = s->n_columns;
   return SHOAL_OK;
@@ -367,7 +368,8 @@ const shoal_method shoal_method_local = {
       "before it.  Ranks hold the blocks in order and send activations and labels forward as soon as they are\n"
       "computed; no rank waits for a gradient.  The result is bitwise that of one process which trains all blocks\n"
       "in turn.  Further ranks are replicas: they share minibatches and sum the gradients of their blocks.  The\n"
-      "model is the chain of blocks without heads; metrics.csv has the accuracy of each head (head_acc_1, …).\n"
+      "model is the chain of blocks without heads; metrics.csv has the accuracy of each head (head_acc_1, …;\n"
+      "of targets head_loss_1, …).\n"
       "With few blocks and strong heads little accuracy is lost; with many blocks much.",
   .source = "Laskin et al., Parallel Training of Deep Networks with Local Updates, arXiv 2012.03837, 2020",
   .memory = "the heads",

@@ -80,8 +80,8 @@ typedef struct {
 typedef struct {
   shoal_local_header head;
   const float *x;
-  const int32_t *y;
-  uint64_t age; /* replay: minibatches that arrived after it */
+  const void *y; /* labels or targets, 4 bytes each */
+  uint64_t age;  /* replay: minibatches that arrived after it */
 } shoal_local_batch;
 
 typedef struct shoal_local_feed shoal_local_feed;

@@ -36,8 +36,7 @@ static shoal_status one_layer(const shoal_model *m, shoal_head kind, int layer, 
 {
   bool last = layer == shoal_local_layers(m->units) - 1;
   shoal_model *head = NULL;
-  if (with_head && !last)
-    SHOAL_TRY(shoal_head_build(kind, boundary(m, layer), m->classes, shoal_model_labels(m), &head));
+  if (with_head && !last) SHOAL_TRY(shoal_head_build(kind, boundary(m, layer), m->classes, shoal_model_rows(m), &head));
   shoal_status st = shoal_model_slice(m, layer, last ? m->units : layer + 1, head, out);
   shoal_model_destroy(head);
   return st;
@@ -165,7 +164,7 @@ static shoal_status make_part(const shoal_model *m, const shoal_local_parts *all
   bool last = p->units.last == m->units, overlapping = all->form == SHOAL_LOCAL_OVERLAPPING;
   shoal_model *head = NULL;
   if (!last)
-    SHOAL_TRY(shoal_head_build(all->head, boundary(m, p->units.last - 1), m->classes, shoal_model_labels(m), &head));
+    SHOAL_TRY(shoal_head_build(all->head, boundary(m, p->units.last - 1), m->classes, shoal_model_rows(m), &head));
   shoal_status st = shoal_model_slice(m, p->units.first, p->units.last, head, &p->model);
   p->head = head ? shoal_head_from_name(head->name) : SHOAL_HEADS;
   p->head_weights = head ? head->weights : 0;

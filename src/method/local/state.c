@@ -133,12 +133,12 @@ static shoal_status score_heads(const shoal_run *r, shoal_local *s, const shoal_
     shoal_plan *plan;
     SHOAL_TRY(shoal_plans_get(s->plans[k], b->n, r->eval_mode, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, s->whole[k], &at, x, b->y, 0, &score));
-    values[k] += (double)score.correct;
+    values[k] += r->model->loss == SHOAL_LOSS_CLASSES ? (double)score.correct : score.loss;
     if (p->out_node < 0) continue;
     SHOAL_TRY(shoal_plan_output(plan, p->out_node, s->passed[k % 2].at));
     x = s->passed[k % 2].at;
   }
-  s->observed += (double)(b->n * shoal_model_labels(r->model));
+  s->observed += (double)(b->n * shoal_model_rows(r->model));
   return SHOAL_OK;
 }
 

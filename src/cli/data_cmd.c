@@ -104,6 +104,10 @@ static const shoal_flag import_flags[] = {
     "csv: name or number (from 1) of the label column; else one called label, class or target, else the last; none: "
     "there "
     "is no such column, the samples are to be predicted" },
+  { "--target", NULL, "COLUMN", SHOAL_FLAG_LIST,
+    "csv: name or number of a column of numbers that are to be predicted (regression), in place of a label; npy: name "
+    "of "
+    "the array that has them; may be given again" },
   { "--drop", NULL, "COLUMN", SHOAL_FLAG_LIST, "csv: name or number of a column to leave out; may be given again" },
   { "--header", NULL, "yes|no", SHOAL_FLAG_VALUE, "csv: whether the first row names the columns; else as it looks" },
   { "--separator", NULL, "C", SHOAL_FLAG_VALUE, "csv: the character between fields, or tab; else as it looks" },
@@ -134,6 +138,7 @@ static const shoal_verb_help import_help = {
   "  shoal data import images flowers/ --test-share 0.2 -o flowers.h5\n"
   "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
   "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n"
+  "  shoal data import csv houses.csv --target price -o houses.h5\n"
   "  shoal data import csv new.csv --like runs/flowers -o new.h5\n",
   shoal_data_import_kind,
 };
@@ -160,6 +165,7 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .thousands = shoal_args_value(a, "--thousands"),
                                  .missing = shoal_args_value(a, "--missing") };
   o->args.n_drop = shoal_args_list(a, "--drop", &o->args.drop);
+  o->args.n_target = shoal_args_list(a, "--target", &o->args.target);
   SHOAL_TRY(count_flag(a, "--train-count", &o->args.train_count));
   SHOAL_TRY(count_flag(a, "--seed", &o->seed));
   SHOAL_TRY(number_flag(a, "--test-share", &o->test_share));

@@ -254,6 +254,16 @@ static void read_class_names(shoal_dataset *d)
   shoal_data_check_class_names(d);
 }
 
+static void read_target_names(shoal_dataset *d)
+{
+  d->targets.names = get_text(d, "target_names");
+  const size_t n = d->targets.names ? count_lines(d->targets.names) : d->targets.n;
+  if (n == d->targets.n && (!d->targets.names || strlen(d->targets.names) < SHOAL_DATA_NAMES)) return;
+  ignore(d, "attribute target_names is", "it has %zu line%s for %zu targets", n, n > 1 ? "s" : "", d->targets.n);
+  free(d->targets.names);
+  d->targets.names = NULL;
+}
+
 /* Of our own files: elsewhere the attribute has many forms, and nothing depends on it. */
 static void read_feature_names(shoal_dataset *d)
 {
@@ -291,8 +301,12 @@ shoal_status shoal_data_read_attributes(shoal_dataset *d)
   char *source = get_text(d, "source");
   snprintf(d->info.source, sizeof d->info.source, "%s", source ? source : "");
   free(source);
-  d->has_classes = get_number(d, "classes", 1, SHOAL_CLASSES_MOST, &d->info.classes);
-  read_class_names(d);
+  if (d->names.targets) {
+    read_target_names(d);
+  } else {
+    d->has_classes = get_number(d, "classes", 1, SHOAL_CLASSES_MOST, &d->info.classes);
+    read_class_names(d);
+  }
   read_feature_names(d);
   if (d->ours && get_number(d, "checksum", 0, UINT32_MAX, &value)) {
     d->info.checksum = d->checksum = (uint32_t)value;

@@ -18,7 +18,7 @@ typedef struct {
 shoal_data_stored shoal_dataset_stored(const shoal_dataset *d);
 /** Storage layout of the samples of a non-empty split. */
 shoal_status shoal_dataset_layout(const shoal_dataset *d, shoal_split split, shoal_h5_facts *out);
-/** n consecutive samples, x [n, sample bytes]; y [n] unchecked labels.  Either may be NULL.  Not thread-safe.
+/** n consecutive samples, x [n, sample bytes]; y [n] unchecked labels, NULL for text and targets.  Either may be NULL.  Not thread-safe.
  *  ERR_IO naming array and sample for a label that does not fit 32 bits. */
 shoal_status shoal_dataset_rows(shoal_dataset *d, shoal_split split, uint64_t first, uint64_t n, void *x, int32_t *y);
 

@@ -121,10 +121,10 @@ static shoal_status judge(shoal_csv_classes *c, const shoal_csv_dialect *d, cons
   }
   SHOAL_CHECK(
       !*numbers || !broken, SHOAL_ERR_IO,
-      "%s:%zu:%zu: label %s is not a class; classes are integers or text, numbers to predict (regression) are not "
-      "learnt (is column %s the label? --label names another; without labels, --label none)",
+      "%s:%zu:%zu: label %s is not a class; classes are integers or text: if column %s has the numbers that are to be "
+      "predicted (regression), give --target %.*s; else --label names the label, and without labels --label none",
       broken ? broken->path : "", broken ? broken->line : 0, broken ? broken->column : 0, broken ? broken->text : "",
-      column);
+      column, (int)strcspn(column, ","), column);
   return SHOAL_OK;
 }
 
@@ -311,8 +311,11 @@ shoal_status shoal_csv_classes_finish(shoal_csv_classes *c, const shoal_csv_dial
   if (numbers) warn_equal((const shoal_csv_class *const *)sorted, c->n);
   free(sorted);
   SHOAL_CHECK(rows < 20 || (uint64_t)c->classes <= rows / 2, SHOAL_ERR_IO,
-              "%s: column %s has %" PRId32 " different labels in %" PRIu64 " rows; name the column of the label with "
-              "--label",
-              path, column, c->classes, rows);
+              "%s: column %s has %" PRId32 " different labels in %" PRIu64
+              " rows: %s%.*s%sname the column of the label "
+              "with --label",
+              path, column, c->classes, rows,
+              numbers ? "if it has numbers that are to be predicted (regression), give --target " : "",
+              numbers ? (int)strcspn(column, ",") : 0, column, numbers ? "; else " : "");
   return warn_odd(c, numbers, rows);
 }

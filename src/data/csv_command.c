@@ -43,14 +43,14 @@ static void end(const shoal_csv_layout *l, const char *path, const shoal_python 
   name_files(path, python, out);
 }
 
-/* The label is the last column of what a command made. */
+/* The label is the last column of what a command made; targets may be in other columns than before. */
 static void name_label(const shoal_csv_layout *l, shoal_str *out)
 {
-  char word[SHOAL_WORD];
-  if (l->label == SHOAL_CSV_NO_LABEL || l->label + 1 == l->columns) return;
-  if (l->header)
-    shoal_str_add(out, ", for an import with --label %s", shoal_shell_word(l->names[l->label], word));
-  else
+  if (!l->targets && (l->label == SHOAL_CSV_NO_LABEL || l->label + 1 == l->columns)) return;
+  if (l->header) {
+    shoal_str_add(out, ", for an import with");
+    shoal_csv_add_label(l, out);
+  } else if (!l->targets)
     shoal_str_add(out, ", with the label in the last column");
 }
 

@@ -169,7 +169,8 @@ static bool others_have_numbers(const shoal_csv_layout *l, size_t column)
 static const char *or_drop(const shoal_csv_layout *l, size_t column, char out[64])
 {
   out[0] = '\0';
-  if (others_have_numbers(l, column)) snprintf(out, 64, ", or leave the column out with --drop %zu", column + 1);
+  if (others_have_numbers(l, column) && !shoal_csv_is_target(l, column))
+    snprintf(out, 64, ", or leave the column out with --drop %zu", column + 1);
   return out;
 }
 
@@ -244,6 +245,12 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
   char drop[64], otherwise[SHOAL_CSV_REASON / 2], label[96] = "", what[160];
   shoal_str command = { 0 };
   const bool others = others_have_numbers(l, f->column);
+  if (shoal_csv_is_target(l, f->column)) {
+    snprintf(out, SHOAL_CSV_REASON,
+             "is not a number; targets are numbers: correct it, or remove the row; of classes the column is given by "
+             "--label");
+    return;
+  }
   if (guessed && !l->like)
     snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
   snprintf(otherwise, sizeof otherwise, "%s%s%s", label, or_drop(l, f->column, drop),

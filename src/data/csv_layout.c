@@ -1,7 +1,7 @@
-/* Header, label column and dropped columns of a CSV file, from its options and its first rows.  See csv_layout.h.
+/* Header, columns of label or targets, and dropped columns of a CSV file, from its options and its first rows.  See csv_layout.h.
  *
  * The first row is the header if
- *     --header says so, or --label is one of its words
+ *     --header says so, or --label or --target is one of its words
  *     it has text where the rows below have numbers
  *     all is text, and its words come only there, while others come again
  *     it counts 0, 1, 2, ... as a program writes columns without names, and the rows below are no such numbers
@@ -256,6 +256,9 @@ static shoal_status find_header(const probe *p, shoal_csv_layout *l, bool *heade
   if (a->header) return SHOAL_OK;
   for (size_t i = 0; i < p->columns && a->label; i++)
     *header |= strcmp(cell(p, 0, i), a->label) == 0 && !is_number(l, a->label);
+  for (size_t i = 0; i < p->columns; i++)
+    for (size_t k = 0; k < a->n_target; k++)
+      *header |= strcmp(cell(p, 0, i), a->target[k]) == 0 && !is_number(l, a->target[k]);
   for (size_t i = 0; i < p->columns && p->like; i++)
     *header |= shoal_texts_have(&p->like->names, cell(p, 0, i)) && !is_number(l, cell(p, 0, i));
   *header |= has_text_above_numbers(p, l, last) || (is_label_name(cell(p, 0, last)) && p->numbers[last] == 0) ||
@@ -291,7 +294,7 @@ static shoal_status check_names(const probe *p, const shoal_csv_layout *l)
 {
   char what[512];
   for (size_t i = 0; l->header && i < l->columns; i++) {
-    if (l->dropped[i] || l->place[i] != SIZE_MAX) continue;
+    if ((l->dropped[i] && !shoal_csv_is_target(l, i)) || l->place[i] != SIZE_MAX) continue;
     snprintf(what, sizeof what, "%s: the name of column %zu", p->path, i + 1);
     SHOAL_TRY(shoal_csv_check_text(p->path, what, l->names[i]));
   }
@@ -353,6 +356,47 @@ static shoal_status drop_asked(const probe *p, shoal_csv_layout *l)
   return SHOAL_OK;
 }
 
+bool shoal_csv_is_target(const shoal_csv_layout *l, size_t column)
+{
+  size_t k = 0;
+  while (k < l->targets && l->target[k] != column) k++;
+  return k < l->targets;
+}
+
+static shoal_status add_target(const probe *p, shoal_csv_layout *l, size_t column)
+{
+  char text[96];
+  SHOAL_CHECK(!shoal_csv_is_target(l, column), SHOAL_ERR_ARG, "%s: column %s is given by --target twice: leave one out",
+              p->path, shoal_csv_column_text(l, column, text, sizeof text));
+  SHOAL_CHECK(!l->dropped[column], SHOAL_ERR_ARG, "%s: column %s is a target and cannot be dropped", p->path,
+              shoal_csv_column_text(l, column, text, sizeof text));
+  l->target[l->targets++] = column;
+  return SHOAL_OK;
+}
+
+/* Those that options name; of a table like that of a model its targets, if all of them are there. */
+static shoal_status find_targets(const probe *p, shoal_csv_layout *l)
+{
+  const shoal_import_args *a = p->args;
+  const size_t known = p->like ? p->like->target_names.n : 0;
+  SHOAL_TRY(SHOAL_ALLOC(SHOAL_MAX(a->n_target, known), &l->target));
+  for (size_t k = 0; k < a->n_target; k++) {
+    size_t column;
+    SHOAL_TRY(find_column(p, l, "--target", a->target[k], &column));
+    SHOAL_TRY(add_target(p, l, column));
+  }
+  for (size_t k = 0; k < known && l->header && !a->n_target && !a->label; k++) {
+    size_t i = 0;
+    while (i < l->columns && (l->dropped[i] || strcmp(l->names[i], p->like->target_names.at[k]) != 0)) i++;
+    if (i == l->columns) {
+      l->targets = 0;
+      return SHOAL_OK;
+    }
+    SHOAL_TRY(add_target(p, l, i));
+  }
+  return SHOAL_OK;
+}
+
 /* A column that is called label, and has none: the next best column would be learnt without a word of it. */
 static shoal_status refuse_empty_label(const probe *p, const shoal_csv_layout *l, size_t column)
 {
@@ -373,7 +417,7 @@ static shoal_status drop_empty_and_index(const probe *p, shoal_csv_layout *l)
   for (size_t i = 0; i < l->columns; i++) {
     bool empty = p->blanks[i] == p->rows - 1 && (l->header ? p->rows > 1 : !cell(p, 0, i)[0]), index = false;
     if (l->dropped[i]) continue;
-    if (empty && l->label == SHOAL_CSV_NO_LABEL && (l->header ? l->names[i][0] != 0 : i + 1 < l->columns))
+    if (empty && shoal_import_unlabelled(p->args) && (l->header ? l->names[i][0] != 0 : i + 1 < l->columns))
       continue; /* the model may know it */
     if (empty) SHOAL_TRY(refuse_empty_label(p, l, i));
     if (!empty && l->header && is_unnamed(l->names[i])) SHOAL_TRY(numbers_rows(p, l, i, &index));
@@ -403,7 +447,8 @@ static void find_decimal(const probe *p, shoal_csv_layout *l)
   if (l->dialect.decimal) return;
   for (size_t r = l->header ? 1 : 0; r < p->rows; r++)
     for (size_t i = 0; i < p->columns; i++)
-      if (!l->dropped[i]) tell[shoal_csv_tells_decimal(&l->dialect, cell(p, r, i), NULL)]++;
+      if (!l->dropped[i] || shoal_csv_is_target(l, i))
+        tell[shoal_csv_tells_decimal(&l->dialect, cell(p, r, i), NULL)]++;
   l->dialect.decimal = tell[SHOAL_CSV_COMMA] > tell[SHOAL_CSV_POINT] ? ',' : '.';
 }
 
@@ -455,6 +500,15 @@ const char *shoal_csv_column_text(const shoal_csv_layout *l, size_t column, char
   return buf;
 }
 
+void shoal_csv_add_label(const shoal_csv_layout *l, shoal_str *out)
+{
+  char word[SHOAL_WORD];
+  if (!l->header) return;
+  if (l->label != SHOAL_CSV_NO_LABEL) shoal_str_add(out, " --label %s", shoal_shell_word(l->names[l->label], word));
+  for (size_t k = 0; k < l->targets; k++)
+    shoal_str_add(out, " --target %s", shoal_shell_word(l->names[l->target[k]], word));
+}
+
 size_t shoal_csv_feature_column(const shoal_csv_layout *l, size_t feature)
 {
   size_t i = 0;
@@ -484,7 +538,7 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
   char dialect[64], text[96], name[48];
   shoal_str s = { 0 };
   for (size_t i = 0, shown = 0; i < l->columns && shown <= SHOWN; i++) {
-    if (!l->dropped[i]) continue;
+    if (!l->dropped[i] || shoal_csv_is_target(l, i)) continue;
     if (shown == SHOWN)
       shoal_str_add(&s, ", ...");
     else
@@ -493,13 +547,22 @@ void shoal_csv_layout_tell(const shoal_csv_layout *l, const char *path)
       shoal_str_add(&s, " \"%s\"", shoal_show(l->names[i], name, sizeof name));
     shown++;
   }
-  const bool none = l->label == SHOAL_CSV_NO_LABEL;
-  shoal_info("%s: fields are separated by %s; %s; %s%s; %s %zu%s", path,
+  const bool none = l->label == SHOAL_CSV_NO_LABEL && !l->targets;
+  shoal_str label = { 0 };
+  if (l->label != SHOAL_CSV_NO_LABEL)
+    shoal_str_add(&label, "the label is column %s", shoal_csv_column_text(l, l->label, text, sizeof text));
+  for (size_t k = 0; k < SHOAL_MIN(l->targets, (size_t)SHOWN); k++)
+    shoal_str_add(&label, "%s%s",
+                  k                ? ", "
+                  : l->targets > 1 ? "the targets are columns "
+                                   : "the target is column ",
+                  shoal_csv_column_text(l, l->target[k], text, sizeof text));
+  if (l->targets > SHOWN) shoal_str_add(&label, ", ...");
+  shoal_info("%s: fields are separated by %s; %s; %s; %s %zu%s", path,
              shoal_csv_dialect_text(&l->dialect, dialect, sizeof dialect),
-             l->header ? "the first row is the header" : "no header",
-             none ? "there is no label" : "the label is column ",
-             none ? "" : shoal_csv_column_text(l, l->label, text, sizeof text),
+             l->header ? "the first row is the header" : "no header", none ? "there is no label" : label.text,
              none ? "columns that are features:" : "features are the other", l->features, s.len ? s.text : "");
+  shoal_str_free(&label);
   shoal_str_clear(&s);
   if (l->header) {
     add_names(l, &s);
@@ -635,7 +698,7 @@ static void list_words(const probe *p, shoal_csv_layout *l)
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
     shoal_str_add(&drop, " --drop %zu", i + 1);
   }
-  const bool guessed = !p->args->label && l->numeric[l->label];
+  const bool guessed = l->label != SHOAL_CSV_NO_LABEL && !p->args->label && l->numeric[l->label];
   if (n < 2 || n > MOST || (n >= l->features && !guessed))
     shoal_str_clear(&l->words);
   else
@@ -862,7 +925,7 @@ static shoal_status place_counted(const probe *p, shoal_csv_layout *l)
 {
   size_t kept = 0, k = 0;
   for (size_t i = 0; i < l->columns; i++) kept += !l->dropped[i] && i != l->label;
-  if (kept == p->like->features + 1 && !p->args->label) {
+  if (kept == p->like->features + 1 && !p->args->label && !p->like->targets) {
     SHOAL_TRY(guess_label(p, l));
     kept--;
   }
@@ -882,8 +945,15 @@ static shoal_status find_known(const probe *p, shoal_csv_layout *l)
 {
   const char *label = p->args->label;
   const bool none = shoal_import_unlabelled(p->args);
+  const bool numbers = p->like->targets > 0;
   l->like = true;
   l->label = SHOAL_CSV_NO_LABEL;
+  SHOAL_CHECK(!numbers || !label || none, SHOAL_ERR_ARG,
+              "--label: %s was trained to predict numbers: give --target, or leave it out", p->like->path);
+  SHOAL_CHECK(l->targets == 0 || l->targets == p->like->targets, SHOAL_ERR_ARG,
+              "%s was trained on %zu target%s%s, and %zu %s given: name the same ones, or leave --target out",
+              p->like->path, p->like->targets, p->like->targets == 1 ? "" : "s", numbers ? "" : " but classes",
+              l->targets, l->targets == 1 ? "is" : "are");
   if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
   if (!l->header || !p->like->names.n) {
     SHOAL_TRY(place_counted(p, l));
@@ -891,7 +961,7 @@ static shoal_status find_known(const probe *p, shoal_csv_layout *l)
     SHOAL_TRY(place_named(p, l));
     SHOAL_CHECK(!label || none || l->place[l->label] == SIZE_MAX, SHOAL_ERR_ARG,
                 "%s: column %zu is a feature of %s, and not the label", p->path, l->label + 1, p->like->path);
-    if (!label) guess_known_label(p, l);
+    if (!label && !numbers) guess_known_label(p, l);
   }
   for (size_t i = 0; i < l->columns; i++) l->dropped[i] |= i != l->label && l->place[i] == SIZE_MAX;
   l->features = p->like->features;
@@ -929,23 +999,24 @@ static const char *split_marks(const probe *p, const shoal_csv_layout *l, size_t
 /* A column that says which rows are for tests is no feature, nor the label; it is told once fields with lists are mended. */
 static shoal_status refuse_splits(const probe *p, const shoal_csv_layout *l)
 {
-  char text[96], word[SHOAL_WORD], label[SHOAL_WORD + 16] = "";
+  char text[96];
   for (size_t i = 0; i < l->columns; i++)
     if (p->rows > 1 && shoal_csv_is_list(cell(p, 1, i)) && !l->dropped[i]) return SHOAL_OK;
   for (size_t i = 0; i < l->columns; i++) {
     if (l->dropped[i] || (p->args->label && i == l->label)) continue;
     const char *marks = split_marks(p, l, i);
     if (!marks && !holds_splits(p, l, i)) continue;
-    shoal_str command = { 0 };
+    shoal_str command = { 0 }, label = { 0 };
     shoal_csv_command_splits(l, p->path, i, marks, &command);
-    if (p->args->label && l->header && l->label != SHOAL_CSV_NO_LABEL)
-      snprintf(label, sizeof label, " --label %s", shoal_shell_word(l->names[l->label], word));
+    shoal_str_add(&label, "%s", "");
+    if (p->args->label || l->targets) shoal_csv_add_label(l, &label);
     shoal_status st = SHOAL_FAIL(
         SHOAL_ERR_IO,
         "%s: column %s says which rows are for tests: make a table of each part, as %s, and shoal data import "
         "csv NEW%s -o NEW.h5; or leave the column out with --drop %zu, and test samples are drawn",
-        p->path, shoal_csv_column_text(l, i, text, sizeof text), command.text, label, i + 1);
+        p->path, shoal_csv_column_text(l, i, text, sizeof text), command.text, label.text, i + 1);
     shoal_str_free(&command);
+    shoal_str_free(&label);
     return st;
   }
   return SHOAL_OK;
@@ -964,14 +1035,16 @@ static shoal_status find_all(const probe *p, shoal_csv_layout *l)
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->place));
   for (size_t i = 0; i < l->columns; i++) l->place[i] = SIZE_MAX;
   SHOAL_TRY(drop_asked(p, l));
+  SHOAL_TRY(find_targets(p, l));
+  for (size_t k = 0; k < l->targets; k++) l->dropped[l->target[k]] = true;
   find_decimal(p, l);
   if (p->like) return find_known(p, l);
   SHOAL_TRY(check_names(p, l));
-  const bool none = shoal_import_unlabelled(p->args);
+  const bool none = shoal_import_unlabelled(p->args) || l->targets > 0;
   l->label = none ? SHOAL_CSV_NO_LABEL : l->columns - 1;
   if (label && !none) SHOAL_TRY(find_column(p, l, "--label", label, &l->label));
   SHOAL_TRY(drop_empty_and_index(p, l));
-  if (!label) SHOAL_TRY(guess_label(p, l));
+  if (!label && !none) SHOAL_TRY(guess_label(p, l));
   SHOAL_CHECK(none || !l->dropped[l->label], SHOAL_ERR_ARG, "%s: column %zu is the label and cannot be dropped",
               p->path, l->label + 1);
   l->features = 0;
@@ -1029,6 +1102,7 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   for (size_t i = 0; l->names && i < l->columns; i++) free(l->names[i]);
   free(l->names);
   free(l->dropped);
+  free(l->target);
   free(l->place);
   free(l->numeric);
   free(l->text);

@@ -19,10 +19,12 @@ typedef struct {
       label;         /* columns in the file; those that are features; the label's, from 0, or SHOAL_CSV_NO_LABEL */
   bool header, tail; /* the header ends with a separator that the rows do not have; the field behind it is no column */
   char **names;      /* [columns] the header, NULL without */
-  bool *dropped;     /* [columns] neither feature nor label */
-  size_t *place;     /* [columns] number of the feature, of columns that are one */
-  bool like;         /* features are those of a model: none may be left out */
-  bool *numeric;     /* [columns] half or more of the first rows have a number there */
+  bool *dropped;     /* [columns] neither feature nor label: left out, or a target */
+  size_t *target;    /* [targets] columns of numbers that are to be predicted */
+  size_t targets;
+  size_t *place; /* [columns] number of the feature, of columns that are one */
+  bool like;     /* features are those of a model: none may be left out */
+  bool *numeric; /* [columns] half or more of the first rows have a number there */
   shoal_str few,
       many;   /* "1, 4": columns from 0 of features with words that come again, and with others, in the first rows */
   bool *text; /* [columns] most of these are texts of several words */
@@ -37,6 +39,10 @@ typedef struct {
  *  @param decimal  the decimal sign that a later row turned out to have; 0: the first rows decide */
 shoal_status shoal_csv_layout_find(const shoal_import_args *a, const shoal_csv_like *like, char decimal,
                                    const char *path, const char *text, size_t n, shoal_csv_layout *out);
+/** Adds " --label NAME", or " --target NAME" for each target, of a table with a header. */
+void shoal_csv_add_label(const shoal_csv_layout *l, shoal_str *out);
+/** Whether a column is a target. */
+bool shoal_csv_is_target(const shoal_csv_layout *l, size_t column);
 /** The column of a feature. */
 size_t shoal_csv_feature_column(const shoal_csv_layout *l, size_t feature);
 /** Prints what was understood, and warns of guesses. */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,23 @@ static shoal_status count_features(shoal_h5 file, shoal_csv_like *l)
   return SHOAL_OK;
 }
 
+/* Checkpoints have their means, data sets the targets themselves. */
+static shoal_status count_targets(shoal_h5 file, shoal_csv_like *l)
+{
+  static const char *const arrays[] = { "train/targets", "test/targets" };
+  uint64_t n = shoal_h5_attribute_length(file, "target_mean");
+  for (size_t i = 0; i < SHOAL_COUNT(arrays) && n == 0; i++) {
+    shoal_h5_facts f;
+    if (!shoal_h5_is_data_set(file, arrays[i])) continue;
+    SHOAL_TRY(shoal_h5_look(file, arrays[i], &f));
+    n = f.ndim == 2 ? f.dims[1] : 1;
+  }
+  SHOAL_CHECK(n <= SHOAL_DATA_SCALES, SHOAL_ERR_IO, "--like %s: it has %" PRIu64 " targets, at most %d are read",
+              l->path, n, SHOAL_DATA_SCALES);
+  l->targets = (size_t)n;
+  return SHOAL_OK;
+}
+
 static shoal_status read_file(shoal_h5 file, shoal_csv_like *l)
 {
   char *kind = NULL;
@@ -50,7 +68,11 @@ static shoal_status read_file(shoal_h5 file, shoal_csv_like *l)
   SHOAL_TRY(count_features(file, l));
   SHOAL_TRY(get_names(file, "feature_names", &l->names));
   if (l->names.n != l->features) shoal_texts_free(&l->names);
-  SHOAL_TRY(shoal_h5_get_i64(file, "classes", &l->classes));
+  SHOAL_TRY(count_targets(file, l));
+  SHOAL_TRY(get_names(file, "target_names", &l->target_names));
+  if (l->target_names.n != l->targets) shoal_texts_free(&l->target_names);
+  l->classes = (int64_t)l->targets;
+  if (!l->targets) SHOAL_TRY(shoal_h5_get_i64(file, "classes", &l->classes));
   SHOAL_CHECK(l->classes >= 1 && l->classes <= SHOAL_CLASSES_MOST, SHOAL_ERR_IO, "--like %s: it has %lld classes",
               l->path, (long long)l->classes);
   SHOAL_TRY(get_names(file, "class_names", &l->class_names));
@@ -94,6 +116,7 @@ void shoal_csv_like_fini(shoal_csv_like *l)
 {
   shoal_texts_free(&l->names);
   shoal_texts_free(&l->class_names);
+  shoal_texts_free(&l->target_names);
   free(l->mean);
   *l = (shoal_csv_like){ 0 };
 }

@@ -13,8 +13,10 @@ typedef struct {
   shoal_texts names;       /* of the features, as shoal_show has them; none if the table had no header */
   shoal_texts class_names; /* none: classes are their numbers */
   int64_t classes;
-  size_t scales; /* features, or 1 for all */
-  double *mean;  /* [scales] */
+  size_t targets;           /* numbers that it predicts; 0: it tells classes */
+  shoal_texts target_names; /* none: not known */
+  size_t scales;            /* features, or 1 for all */
+  double *mean;             /* [scales] */
 } shoal_csv_like;
 
 /** From a checkpoint, a model exported as .h5, or a data set: they have the same attributes.  ERR_USAGE if it was not made of a table. */

@@ -179,7 +179,7 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
   const shoal_csv_wrong wrong = { c->path, f->text, i, one_line ? row : 0, t->rows > t->file_rows, number, v };
   return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
                     shoal_show(f->text, shown, sizeof shown), column,
-                    shoal_csv_why_not(&t->layout, !t->args->label, &wrong, reason));
+                    shoal_csv_why_not(&t->layout, !t->args->label && !t->args->n_target, &wrong, reason));
 }
 
 /* Whether a row is the header of the other files without the label, as those have it whose labels are kept secret. */

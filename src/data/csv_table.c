@@ -31,14 +31,17 @@ static shoal_status make_room(shoal_csv_table *t)
 {
   if (t->rows < t->cap) return SHOAL_OK;
   size_t cap = t->cap ? t->cap + t->cap / 2 : 1024, row = t->layout.features * sizeof *t->x;
-  SHOAL_TRY(shoal_limit_memory(t->args->sources[0], "the table", cap, row + sizeof *t->y + 1));
+  const size_t targets = t->layout.targets * sizeof *t->target;
+  SHOAL_TRY(shoal_limit_memory(t->args->sources[0], "the table", cap, row + targets + sizeof *t->y + 1));
   float *x = realloc(t->x, cap * row);
   if (x) t->x = x;
   int32_t *y = realloc(t->y, cap * sizeof *y);
   if (y) t->y = y;
+  double *target = realloc(t->target, cap * targets + 1); /* not 0 bytes, which are NULL */
+  if (target) t->target = target;
   uint8_t *test = realloc(t->test, cap);
   if (test) t->test = test;
-  SHOAL_CHECK(x && y && test, SHOAL_ERR_MEM, "out of memory for a table of %zu rows and %zu columns", cap,
+  SHOAL_CHECK(x && y && target && test, SHOAL_ERR_MEM, "out of memory for a table of %zu rows and %zu columns", cap,
               t->layout.columns);
   t->cap = cap;
   return SHOAL_OK;
@@ -104,6 +107,19 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   return st;
 }
 
+static shoal_status read_target(shoal_csv_table *t, shoal_csv *c, size_t column, double *out)
+{
+  const shoal_csv_field *f = &c->fields[column];
+  char text[96];
+  shoal_csv_column_text(&t->layout, column, text, sizeof text);
+  SHOAL_CHECK(f->text[0] && !shoal_csv_marks_gap(f->text), SHOAL_ERR_IO,
+              "%s:%zu:%zu: the target is missing (column %s): remove the row%s", c->path, f->line, f->column, text,
+              t->args->missing ? "; --missing is for features" : "");
+  const bool number = shoal_csv_number(&t->layout.dialect, f->text, out, NULL);
+  if (!t->proof.path) look_for_proof(t, c, column);
+  return number && isfinite(*out) ? SHOAL_OK : shoal_csv_refuse_field(t, c, column, number, *out);
+}
+
 static bool drops_gaps(const shoal_csv_table *t)
 {
   return t->args->missing && strcmp(t->args->missing, "drop") == 0;
@@ -130,6 +146,8 @@ static shoal_status add_row(shoal_csv_table *t, shoal_csv *c, bool test)
     t->gaps.rows++;
     if (drops_gaps(t)) return note_lost(t, c);
   }
+  for (size_t k = 0; k < l->targets; k++)
+    SHOAL_TRY(read_target(t, c, l->target[k], &t->target[t->rows * l->targets + k]));
   SHOAL_TRY(read_label(t, c, &t->y[t->rows]));
   t->test[t->rows++] = test;
   return SHOAL_OK;
@@ -212,15 +230,21 @@ static void show_row(const shoal_csv_table *t, const char *which, const char *pa
   const float *x = t->x + row * t->layout.features;
   char label[48];
   const bool none = t->layout.label == SHOAL_CSV_NO_LABEL;
-  shoal_str s = { 0 };
+  shoal_str s = { 0 }, targets = { 0 };
   for (size_t i = 0; i < SHOAL_MIN(t->layout.features, (size_t)SHOWN); i++)
     if (isnan(x[i]))
       shoal_str_add(&s, "(missing) ");
     else
       shoal_str_add(&s, "%.7g ", x[i]);
+  for (size_t k = 0; k < SHOAL_MIN(t->layout.targets, (size_t)SHOWN); k++)
+    shoal_str_add(&targets, "%s%.9g", k ? " " : "", t->target[row * t->layout.targets + k]);
+  if (t->layout.targets > SHOWN) shoal_str_add(&targets, " ...");
   shoal_info("%s: %s row: %s%s-> %s", path, which, s.text, t->layout.features > SHOWN ? "... " : "",
-             none ? SHOAL_LABELS_NONE : shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
+             targets.len ? targets.text
+             : none      ? SHOAL_LABELS_NONE
+                         : shoal_show(t->classes.all[t->y[row]].text, label, sizeof label));
   shoal_str_free(&s);
+  shoal_str_free(&targets);
 }
 
 /* A row further down that is the header once more, as in files that were joined.  One of numbers alone may be a sample. */
@@ -331,6 +355,7 @@ void shoal_csv_table_fini(shoal_csv_table *t)
   shoal_csv_classes_fini(&t->gaps.lost);
   free(t->x);
   free(t->y);
+  free(t->target);
   free(t->test);
   *t = (shoal_csv_table){ .args = t->args, .like = t->like, .proof = t->proof };
 }

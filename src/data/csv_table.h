@@ -32,9 +32,10 @@ typedef struct {
   shoal_csv_layout layout;
   shoal_csv_classes classes;
   shoal_narrow narrow;
-  float *x;      /* [rows, features] */
-  int32_t *y;    /* [rows] index into classes.all; after map_labels the class */
-  uint8_t *test; /* [rows] */
+  float *x;       /* [rows, features] */
+  double *target; /* [rows, targets] */
+  int32_t *y;     /* [rows] index into classes.all; after map_labels the class */
+  uint8_t *test;  /* [rows] */
   size_t rows, cap;
   size_t *from;                  /* [columns] where the current file has each column; NULL: in the same place */
   size_t file_rows;              /* rows before those of the current file */

@@ -68,6 +68,26 @@ static char *rewrite_command(const char *path, const char *const *names, size_t 
   return text;
 }
 
+/* Gives samples and labels the names of our layout, by which labels are numbers that are to be predicted.  Caller frees. */
+static char *target_command(const shoal_dataset *d)
+{
+  char file[SHOAL_WORD], from[SHOAL_WORD];
+  shoal_str moves = { 0 };
+  shoal_python python;
+  find_h5py(&python);
+  for (int s = 0; s < 2; s++) {
+    const char *const names[] = { d->names.x[s], d->names.y[s] }, *const ours[] = { "x", "targets" };
+    for (int k = 0; k < 2 && names[0][0]; k++)
+      shoal_str_add(&moves, "%s(%s, '%s/%s')", moves.len ? ", " : "", shoal_python_text(names[k], from),
+                    shoal_split_name((shoal_split)s), ours[k]);
+  }
+  char *text = shoal_strdup_printf(
+      "%s -c \"import h5py; f = h5py.File(%s, 'a'); [f.move(a, b) for a, b in [%s] if a != b]\"%s%s", python.run,
+      shoal_python_text(d->path, file), moves.text, python.needs[0] ? "  # " : "", python.needs);
+  shoal_str_free(&moves);
+  return text;
+}
+
 /* ---- refusals ---- */
 
 typedef enum {
@@ -159,12 +179,19 @@ static shoal_status check_whole(const shoal_dataset *d, const char *name, const 
   SHOAL_TRY(SHOAL_ALLOC(n, &y));
   shoal_status st = shoal_h5_read(d->file, name, SHOAL_F64, n, y);
   while (st == SHOAL_OK && wrong < n && y[wrong] == floor(y[wrong])) wrong++;
-  if (wrong < n && st == SHOAL_OK)
+  if (wrong < n && st == SHOAL_OK) {
+    char *command = target_command(d);
+    const bool number = isfinite(y[wrong]);
     st = SHOAL_FAIL(SHOAL_ERR_IO,
                     "%s: /%s holds %s, of which sample %" PRIu64
                     " has %.9g, which is no class: classes are whole numbers "
-                    "from 0; numbers to predict (regression) are not learnt",
-                    d->path, name, f->described, wrong, y[wrong]);
+                    "from 0; %s%s",
+                    d->path, name, f->described, wrong, y[wrong],
+                    number ? "numbers that are to be predicted (regression) are called targets: "
+                           : "remove samples without a label",
+                    number ? command : "");
+    free(command);
+  }
   free(y);
   return st;
 }

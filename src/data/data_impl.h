@@ -27,6 +27,7 @@ const char *shoal_data_next_word(const char *c, char word[SHOAL_DATA_WORD]);
 
 typedef struct {
   bool foreign, text;
+  bool targets;    /* y are numbers to be predicted */
   bool plain;      /* no word of the names says for which split they are */
   bool tests_only; /* the file has test arrays alone; they are given as the training split */
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
@@ -50,6 +51,7 @@ typedef struct {
                             SHOAL_H5_NO_OFFSET */
   void *held;            /* [n, sample] cached samples, and of text the token behind them; or NULL */
   int32_t *labels;       /* [n] */
+  double *targets;       /* [n, targets] in place of labels */
   uint32_t *sums;        /* [n] check sums of the samples, or NULL */
   _Atomic bool ready;    /* labels, and samples if cached, are in memory */
   uint64_t missing, chunks,
@@ -85,6 +87,7 @@ struct shoal_dataset {
                         together for each of its own, by which its labels stay; or NULL */
   size_t n_class_of;
   shoal_labels labels;
+  shoal_data_targets targets;
   void *scratch; /* one sample, for the conversion from NHWC */
   uint64_t hold_bytes;
   uint64_t look_bytes;  /* of the training split, that are looked at for what its attributes do not tell */
@@ -100,6 +103,8 @@ void shoal_dataset_fill_scale(shoal_dataset *d);
 /** Reads training samples, all or at many places: finds the mean, std and check sum that the attributes lack, and warns of
  *  numbers that do not survive as 32-bit floats. */
 shoal_status shoal_data_survey(shoal_dataset *d);
+/** The check sum of the labels, or targets, of a split that are in memory; 0 if there are none. */
+uint32_t shoal_data_sum_labels(const shoal_dataset *d, shoal_split split);
 /** Number k of the tokens at x. */
 int64_t shoal_data_token(const shoal_dataset *d, const void *x, size_t k);
 /** Says that mean and std are of `looked` of n training samples; nothing if that is none. */
@@ -126,6 +131,18 @@ shoal_status shoal_data_fit_add(const shoal_dataset *d, const void *x, shoal_dat
  *  feature. */
 void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, const shoal_data_fit *fit);
 
+/* ---- numbers to be predicted (targets.c) ---- */
+/** Opens their array of a split.  ERR_IO if it is none of numbers, one row per sample. */
+shoal_status shoal_targets_open(shoal_dataset *d, shoal_split split);
+/** Reads all of them and measures mean and std.  ERR_IO naming sample and target that is not finite. */
+shoal_status shoal_targets_hold(shoal_dataset *d);
+/** ERR_IO for a target that is the same in all training samples. */
+shoal_status shoal_targets_check(const shoal_dataset *d);
+/** Those of several files together.  ERR_IO if they have others. */
+shoal_status shoal_targets_join(shoal_dataset *d);
+void shoal_targets_normalise(const shoal_data_targets *t, const double *target, float *out); /* [n] each */
+void shoal_targets_fini(shoal_data_targets *t);
+
 /* ---- what is mended by a command of h5py (cure.c) ---- */
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could
  *  misread.  Caller frees. */
@@ -145,20 +162,21 @@ typedef struct {
   const char *source;
   const uint32_t *identity;  /* NULL: the checksum of what is written */
   const char *feature_names; /* one per line, or NULL */
+  size_t targets;            /* numbers to be predicted of a sample; 0: it has a class */
+  const char *target_names;  /* one per line, or NULL */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
 /** Before any work: ERR_IO with both sizes if so many samples in all do not fit where `path` is to be. */
 shoal_status shoal_data_expect(const char *path, const shoal_data_spec *spec, uint64_t samples);
 /** Creates the file under a temporary name next to `path`. */
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out);
-/** Appends n samples to a split; x [n, sample], y [n] (NULL for text).  Buffers only a few chunks. */
-shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x,
-                                   const int32_t *y);
+/** Appends n samples to a split; x [n, sample], y [n] i32, or [n, targets] f64 (NULL for text).  Buffers only a few chunks. */
+shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x, const void *y);
 /** The name of the file that the next sample of a split is of, without a line end: of each sample of it, or of none. */
 void shoal_data_writer_name(shoal_data_writer *w, shoal_split split, const char *file);
 uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split);
-/** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line.
- *  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */
+/** Writes the attributes, closes and syncs the file, and renames it.  `class_names` is NULL or one name per line; beside targets
+ *  both do not count.  ERR_IO if there are no training samples.  Call destroy afterwards in any case. */
 shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, const char *class_names);
 /** Removes the temporary file unless it was committed. */
 void shoal_data_writer_destroy(shoal_data_writer *w);
@@ -222,7 +240,7 @@ shoal_status shoal_import_cut(const shoal_import_args *a, uint64_t n, const char
 /** Says that none of n samples (or bytes: `what`) is in the test split. */
 void shoal_import_warn_untested(uint64_t n, const char *what);
 /** Marks in `test` the samples that become the test split: what follows train_count, else a share of each class, drawn
- *  by the seed.  y [n] are classes. */
+ *  by the seed.  y [n] are classes; NULL: of all samples. */
 shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const int32_t *y, uint8_t *test);
 char shoal_import_separator(const shoal_import_args *a); /* 0 if none is given, or it is not one character */
 char shoal_import_thousands(const shoal_import_args *a); /* , . ' or a space for all spaces; 0 if it is none of them */

@@ -135,6 +135,7 @@ static shoal_status open_y(shoal_dataset *d, shoal_split split)
   shoal_data_part *p = &d->part[split];
   shoal_h5_facts f;
   if (!name[0]) return SHOAL_OK;
+  if (d->names.targets) return shoal_targets_open(d, split);
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
   SHOAL_TRY(shoal_data_check_labels_form(d, name, &f));
   SHOAL_CHECK(f.dims[0] == d->info.n[split], SHOAL_ERR_IO,
@@ -292,8 +293,9 @@ static shoal_status try_to_open(void *dataset)
   void *x = malloc(d->sample_bytes);
   for (int s = 0; x && s < 2; s++)
     for (uint64_t last = d->info.n[s], i = 0; last > 0 && i < 2; i++)
-      (void)shoal_dataset_rows(d, (shoal_split)s, i * (last - 1), 1, x, d->part[s].y ? &y : NULL);
+      (void)shoal_dataset_rows(d, (shoal_split)s, i * (last - 1), 1, x, d->part[s].y && !d->names.targets ? &y : NULL);
   free(x);
+  if (d->names.targets) (void)shoal_targets_hold(d);
   return SHOAL_OK;
 }
 
@@ -316,7 +318,10 @@ static shoal_status open_file(const char *path, size_t n, bool alone, shoal_data
   *out = d;
   if (d->empty) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
-  if (!d->has_classes) SHOAL_TRY_GOTO(st, count_classes(d), fail);
+  if (d->names.targets)
+    SHOAL_TRY_GOTO(st, shoal_targets_hold(d), fail);
+  else if (!d->has_classes)
+    SHOAL_TRY_GOTO(st, count_classes(d), fail);
   SHOAL_TRY_GOTO(st, shoal_data_survey(d), fail);
   warn_of_unwritten(d);
   tell_matlab(d);
@@ -349,6 +354,7 @@ void shoal_dataset_close(shoal_dataset *d)
     shoal_h5_table_close(p->y);
     free(p->held);
     free(p->labels);
+    free(p->targets);
     free(p->sums);
   }
   shoal_h5_close(d->file);
@@ -358,6 +364,7 @@ void shoal_dataset_close(shoal_dataset *d)
   free(d->class_of);
   free(d->feature_names);
   if (d->has_labels) shoal_labels_fini(&d->labels);
+  shoal_targets_fini(&d->targets);
   free(d->scratch);
   free(d->path);
   pthread_mutex_destroy(&d->lock);

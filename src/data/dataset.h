@@ -3,10 +3,12 @@
  *   /train/x /train/y /test/x /test/y    x u8 or f32 [n, …] (images NCHW), y i32 [n]
  *   /train/x_crc32c /test/x_crc32c       u32 [n], CRC-32C of each sample of x (missing in older files); y has its own as
  *                                        attribute crc32c
+ *   /train/targets /test/targets         in place of y: f64 [n, targets], numbers that are to be predicted
  *   /train/tokens /test/tokens           u8, u16 or u32 [n]     (text)
  *   attributes of /:
  *     kind         "images", "features" or "text"
- *     classes      labels are 0 .. classes-1; for text the size of the vocabulary
+ *     classes      labels are 0 .. classes-1; for text the size of the vocabulary; absent beside targets
+ *     target_names names of the targets, one per line (optional)
  *     mean, std    of the training split, of x as read (u8 counts 0..255): one per channel of images, one per feature
  *                  (one for all beyond 4096 features); std is 1 for a constant channel or feature; absent for text
  *     source       where the data came from, one line
@@ -33,14 +35,22 @@ typedef struct {
   shoal_data_kind kind;
   uint64_t n[2];      /* samples per split; the test split may have none */
   shoal_shape sample; /* [c,h,w], [features]; text: [1], a token, or what shoal_dataset_set_context makes */
-  int64_t labels;     /* of a sample: 1; of text one for each token of it */
-  int64_t classes;
-  int x_bytes;  /* 1: u8, 4: f32; tokens: 1, 2 or 4 */
-  int channels; /* length of mean and std: c, or 1 for features without channels */
+  int64_t labels;     /* of a sample: 1; of text one for each token of it; of targets these */
+  int64_t classes;    /* outputs of a network for it: of targets as many */
+  int64_t targets;    /* numbers to be predicted of a sample; 0: it has a class, or is text */
+  int x_bytes;        /* 1: u8, 4: f32; tokens: 1, 2 or 4 */
+  int channels;       /* length of mean and std: c, or 1 for features without channels */
   double mean[16], std[16];
   uint32_t checksum; /* identity of the data; compared between ranks, which could open different files */
   char source[256];
 } shoal_data_info;
+
+/* Numbers that are to be predicted, in the units of the file.  Networks learn (target - mean) / std. */
+typedef struct {
+  size_t n;                        /* of a sample; 0: it has a class */
+  double *mean, *std, *low, *high; /* [n] of the training split; std is 1 of a constant */
+  char *names;                     /* one per line, or NULL */
+} shoal_data_targets;
 
 typedef struct shoal_dataset shoal_dataset;
 /** Opens the file read-only and checks shapes, types and attributes, not yet the labels.  Needs no file locks.
@@ -80,6 +90,15 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
  *  what they had. */
 void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std);
 
+/** The targets; `n` is 0 for a data set of classes. */
+const shoal_data_targets *shoal_dataset_targets(const shoal_dataset *d);
+/** Those of a sample as they are in the file, [n]; of a data set that has some.  Borrowed. */
+const double *shoal_dataset_target(shoal_dataset *d, shoal_split split, uint64_t id);
+/** Normalise targets by these [n] instead, as a run did that goes on. */
+void shoal_dataset_set_target_scale(shoal_dataset *d, const double *mean, const double *std);
+/** The name of target k as a terminal shows it, or "target 3". */
+const char *shoal_targets_name(const shoal_data_targets *t, size_t k, char *buf, size_t cap);
+
 /** Warns if these are far from the data set's own mean and std, in one feature or all: a model that was trained with them would
  *  see its samples in another scale or unit.  n as in shoal_dataset_scale. */
 void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std);
@@ -89,7 +108,7 @@ void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, con
  *  @param one, other  what the messages call the two */
 shoal_status shoal_features_compare(const char *one, const char *names, const char *other, const char *trained);
 
-/** Reads one raw sample by id; x [sample bytes], y [labels].  For text x are tokens, and y for each of them the next one (-1 after
+/** Reads one raw sample by id; x [sample bytes], y [labels] i32; of targets f32, normalised, where y may be NULL.  For text x are tokens, and y for each of them the next one (-1 after
  *  the last of all).
  *
  *  All labels of a split (4 bytes per sample) are read on its first use.  So are its samples if they take at most 256
@@ -102,7 +121,7 @@ shoal_status shoal_features_compare(const char *one, const char *names, const ch
  *
  *  @return ERR_IO naming file, sample and value if a label is out of range or a check sum is wrong; ERR_ARG if there is no such sample
  *  Thread-safe; calls that read the file are serialised. */
-shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y);
+shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, void *y);
 /** Samples that are unpacked for every one that is read in random order: those of a chunk, if it is compressed. */
 uint64_t shoal_dataset_unpacks(const shoal_dataset *d, shoal_split split);
 /** Warns where training in random order unpacks many samples for each one, with the command that cures it. */
@@ -124,7 +143,11 @@ typedef struct {
   uint64_t train_count;     /* 0: as above; else so many samples from the start are the training split */
   const double *test_share; /* csv, text: share of the samples that become the test split; NULL: 0.1 */
   const uint64_t *seed;     /* of that draw; NULL: 1 */
-  const char *label;       /* csv: name or number (from 1) of a column, "none"; NULL: one called label, else the last */
+  const char *label; /* csv: name or number (from 1) of a column, "none"; NULL: one called label, else the last */
+  const char *const
+      *target; /* csv: names or numbers of columns of numbers that are to be predicted, in place of a label; npy:
+                                names of the arrays of such numbers */
+  size_t n_target;
   const char *const *drop; /* csv: names or numbers of columns that are left out */
   size_t n_drop;
   const char *header;              /* csv: whether the first row is one: "yes", "no"; NULL: as it looks */

@@ -140,6 +140,7 @@ void shoal_dataset_forget_labels(shoal_dataset *d)
 /* Of all files, one behind the other. */
 static shoal_status join_labels(shoal_dataset *d)
 {
+  if (d->names.targets) return SHOAL_OK;
   for (size_t i = 0; i < d->n_members; i++) {
     SHOAL_TRY(shoal_dataset_hold_labels(d->member[i]));
     SHOAL_TRY(shoal_labels_merge(&d->labels, &d->member[i]->labels, d->member[i]->class_of, d->member[i]->n_class_of));
@@ -161,7 +162,7 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d)
   d->labels.may_state = true;
   if (d->n_members) st = join_labels(d);
   for (int s = 0; s < 2 && st == SHOAL_OK; s++)
-    if (d->part[s].y) st = read_labels(d, (shoal_split)s);
+    if (d->part[s].y && !d->names.targets) st = read_labels(d, (shoal_split)s);
   if (st == SHOAL_OK)
     shoal_labels_finish(&d->labels);
   else
@@ -177,6 +178,13 @@ shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out)
   return SHOAL_OK;
 }
 
+uint32_t shoal_data_sum_labels(const shoal_dataset *d, shoal_split split)
+{
+  const shoal_data_part *p = &d->part[split];
+  if (p->targets) return shoal_crc32c(0, p->targets, d->info.n[split] * d->targets.n * sizeof *p->targets);
+  return p->labels ? shoal_crc32c(0, p->labels, d->info.n[split] * sizeof *p->labels) : 0;
+}
+
 static shoal_status check_label_sum(const shoal_dataset *d, shoal_split split)
 {
   const shoal_data_part *p = &d->part[split];
@@ -184,7 +192,7 @@ static shoal_status check_label_sum(const shoal_dataset *d, shoal_split split)
   shoal_h5 object = shoal_h5_table_object(p->y);
   if (!d->ours || d->names.foreign || !shoal_h5_has_attribute(object, "crc32c")) return SHOAL_OK;
   SHOAL_TRY(shoal_h5_get_i64(object, "crc32c", &want));
-  uint32_t is = shoal_crc32c(0, p->labels, d->info.n[split] * sizeof *p->labels);
+  uint32_t is = shoal_data_sum_labels(d, split);
   SHOAL_CHECK((uint32_t)want == is, SHOAL_ERR_IO,
               "%s: /%s is damaged: check sum %08" PRIx32 " was written, %08" PRIx32 " is read; make the file anew",
               d->path, d->names.y[split], (uint32_t)want, is);
@@ -201,6 +209,7 @@ shoal_status shoal_dataset_check_label_sums(shoal_dataset *d)
 
 static shoal_status check_file_labels(shoal_dataset *d)
 {
+  if (d->names.targets) return shoal_dataset_check_label_sums(d);
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   SHOAL_TRY(shoal_data_check_labels(d));
   return shoal_dataset_check_label_sums(d);
@@ -211,6 +220,7 @@ shoal_status shoal_dataset_check_labels(shoal_dataset *d)
   if (d->names.text) return SHOAL_OK;
   for (size_t i = 0; i < d->n_members; i++) SHOAL_TRY(check_file_labels(d->member[i]));
   if (d->n_members == 0) SHOAL_TRY(check_file_labels(d));
+  if (d->names.targets) return shoal_targets_check(d);
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   shoal_labels_warn(&d->labels, d->path);
   return SHOAL_OK;
@@ -291,7 +301,7 @@ static shoal_status check_all(const shoal_dataset *d)
     const shoal_data_part *p = &d->part[s];
     if (d->info.n[s] == 0) continue;
     crc[2 * s] = shoal_crc32c(0, p->held, d->info.n[s] * d->sample_bytes);
-    if (p->labels) crc[2 * s + 1] = shoal_crc32c(0, p->labels, d->info.n[s] * sizeof *p->labels);
+    crc[2 * s + 1] = shoal_data_sum_labels(d, (shoal_split)s);
   }
   uint32_t is = shoal_data_checksum(crc);
   SHOAL_CHECK(is == d->checksum, SHOAL_ERR_IO,
@@ -404,7 +414,7 @@ static shoal_status find_next(shoal_dataset *d, shoal_split split, uint64_t id, 
   return SHOAL_OK;
 }
 
-shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, int32_t *y)
+shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id, void *x, void *y)
 {
   shoal_data_part *p = &d->part[split];
   SHOAL_CHECK(id < d->info.n[split], SHOAL_ERR_ARG, "%s has %" PRIu64 " %s samples, there is no number %" PRIu64,
@@ -412,17 +422,22 @@ shoal_status shoal_dataset_read(shoal_dataset *d, shoal_split split, uint64_t id
   if (d->n_members) {
     shoal_dataset *m = shoal_dataset_file_of(d, split, &id);
     SHOAL_TRY(shoal_dataset_read(m, split, id, x, y));
-    if (m->class_of) *y = (int32_t)shoal_labels_map(m->class_of, m->n_class_of, *y);
+    int32_t *label = y;
+    if (m->class_of) *label = (int32_t)shoal_labels_map(m->class_of, m->n_class_of, *label);
     return SHOAL_OK;
   }
   if (!atomic_load_explicit(&p->ready, memory_order_acquire)) SHOAL_TRY(make_ready(d, split));
   SHOAL_TRY(read_sample(d, split, id, x));
   if (d->names.text) return find_next(d, split, id, x, y);
+  if (d->names.targets) {
+    if (y) shoal_targets_normalise(&d->targets, p->targets + id * d->targets.n, y);
+    return SHOAL_OK;
+  }
   SHOAL_CHECK(p->labels[id] >= 0 && p->labels[id] < d->info.classes, SHOAL_ERR_IO,
               "%s: sample %" PRIu64 " of /%s has label %d, classes are 0 to %" PRId64
               "; `shoal data inspect` lists what is wrong with the file",
               d->path, id, d->names.y[split], p->labels[id], d->info.classes - 1);
-  *y = p->labels[id];
+  *(int32_t *)y = p->labels[id];
   return SHOAL_OK;
 }
 

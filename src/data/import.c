@@ -24,7 +24,8 @@ enum {
   DECIMAL = 128,
   THOUSANDS = 256,
   MISSING = 512,
-  LIKE = 1024
+  LIKE = 1024,
+  TARGET = 2048
 };
 
 static const struct {
@@ -42,8 +43,9 @@ static const struct {
   { "csv",
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
-    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING | LIKE },
-  { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED },
+    TRAIN_COUNT | TEST_SHARE | SEED | LABEL | TARGET | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING |
+        LIKE },
+  { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
 };
@@ -72,6 +74,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--test-share", TEST_SHARE, a->test_share != NULL },
     { "--seed", SEED, a->seed != NULL },
     { "--label", LABEL, a->label != NULL },
+    { "--target", TARGET, a->n_target > 0 },
     { "--drop", DROP, a->n_drop > 0 },
     { "--header", HEADER, a->header != NULL },
     { "--separator", SEPARATOR, a->separator != NULL },
@@ -118,6 +121,9 @@ char shoal_import_thousands(const shoal_import_args *a)
 
 static shoal_status check_values(const shoal_import_args *a)
 {
+  SHOAL_CHECK(
+      !a->label || !a->n_target, SHOAL_ERR_USAGE,
+      "--label is for a column of classes, --target for columns of numbers that are to be predicted: leave one out");
   SHOAL_CHECK(a->n_sources > 0, SHOAL_ERR_ARG, "nothing to import: name the files of the %s data set", a->kind);
   SHOAL_CHECK(!a->test_share || (*a->test_share >= 0 && *a->test_share < 1), SHOAL_ERR_ARG,
               "the test share is %g, it must be in [0, 1)", *a->test_share);

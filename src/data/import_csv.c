@@ -1,5 +1,5 @@
-/* Tables: one column is the label, all others that are not dropped are features (csv_layout.h); labels become classes
- * (csv_classes.h).  The rows are read by csv_table.h. */
+/* Tables: one column is the label, or some are targets, all others that are not dropped are features (csv_layout.h); labels become
+ * classes (csv_classes.h), targets stay numbers.  The rows are read by csv_table.h. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -7,6 +7,7 @@
 #include "data/data_impl.h"
 #include "data/labels.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,33 @@ static shoal_status map_labels(shoal_csv_table *t)
   return SHOAL_OK;
 }
 
+/* Targets over the training split, as a network will see them; one that is always the same is refused. */
+static shoal_status judge_targets(const shoal_csv_table *t)
+{
+  const shoal_csv_layout *l = &t->layout;
+  char text[96];
+  for (size_t k = 0; k < l->targets; k++) {
+    double n = 0, mean = 0, squares = 0, low = INFINITY, high = -INFINITY;
+    for (size_t i = 0; i < t->rows; i++) {
+      const double v = t->target[i * l->targets + k], off = v - mean;
+      if (t->test[i]) continue;
+      mean += off / ++n;
+      squares += off * (v - mean);
+      low = fmin(low, v);
+      high = fmax(high, v);
+    }
+    shoal_csv_column_text(l, l->target[k], text, sizeof text);
+    SHOAL_CHECK(
+        low < high || t->like, SHOAL_ERR_IO,
+        "%s: column %s is %.9g in all %.0f training rows: there is nothing to learn; name another with --target",
+        t->args->sources[0], text, low, n);
+    if (k < SHOWN && n > 0)
+      shoal_info("target %s: %.9g to %.9g, mean %.6g, standard deviation %.6g in %.0f training rows", text, low, high,
+                 mean, sqrt(squares / n), n);
+  }
+  return SHOAL_OK;
+}
+
 /* As they are shown, one per line: names of columns may hold anything. */
 static void list_features(const shoal_csv_layout *l, shoal_str *out)
 {
@@ -139,26 +167,40 @@ static void list_features(const shoal_csv_layout *l, shoal_str *out)
     shoal_str_add(out, "%s%s", k ? "\n" : "", shoal_show(l->names[shoal_csv_feature_column(l, k)], name, sizeof name));
 }
 
+/* Likewise; without a header they have none. */
+static void list_targets(const shoal_csv_layout *l, shoal_str *out)
+{
+  char name[256];
+  for (size_t k = 0; l->header && k < l->targets; k++)
+    shoal_str_add(out, "%s%s", k ? "\n" : "", shoal_show(l->names[l->target[k]], name, sizeof name));
+}
+
 static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
 {
   char source[256];
   size_t features = t->layout.features;
   shoal_data_writer *w;
   shoal_import_source_text(t->args, source, sizeof source);
-  shoal_str names = { 0 };
+  const size_t targets = t->layout.targets;
+  shoal_str names = { 0 }, target_names = { 0 };
+  list_targets(&t->layout, &target_names);
   if (t->like)
     for (size_t k = 0; k < t->like->names.n; k++) shoal_str_add(&names, "%s%s", k ? "\n" : "", t->like->names.at[k]);
   else
     list_features(&t->layout, &names);
-  shoal_data_spec spec = { SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features), 4, source,
-                           .feature_names = names.text };
+  shoal_data_spec spec = {
+    SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features),   4, source, .feature_names = names.text,
+    .targets = targets,  .target_names = target_names.text
+  };
   shoal_status st = shoal_data_expect(out_path, &spec, t->rows);
   if (st == SHOAL_OK) st = shoal_data_writer_create(out_path, &spec, &w);
   shoal_str_free(&names);
+  shoal_str_free(&target_names);
   SHOAL_TRY(st);
   for (size_t i = 0, n; i < t->rows && st == SHOAL_OK; i += n) { /* runs of rows of one split */
     for (n = 1; i + n < t->rows && t->test[i + n] == t->test[i];) n++;
-    st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features, t->y + i);
+    st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features,
+                               targets ? (const void *)(t->target + i * targets) : t->y + i);
   }
   if (st == SHOAL_OK)
     st = shoal_data_writer_commit(w, t->classes.classes, t->classes.names.len ? t->classes.names.text : NULL);
@@ -193,7 +235,9 @@ static shoal_status import_all(const shoal_import_args *a, const char *out_path)
   shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, drop_number, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
-  if (!roles.by_name && !is_for_predictions(a)) SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.y, t.test), done);
+  if (!roles.by_name && !is_for_predictions(a))
+    SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.layout.targets ? NULL : t.y, t.test), done);
+  SHOAL_TRY_GOTO(st, judge_targets(&t), done);
   SHOAL_TRY_GOTO(st, shoal_csv_table_mend(&t), done);
   st = write_table(&t, out_path);
 done:

@@ -25,6 +25,7 @@ typedef struct {
   shoal_data_spec spec;
   uint64_t stride[3]; /* of channel, row, column; features: of a feature in stride[2] */
   int32_t *labels[2];
+  double *targets[2]; /* [n, spec.targets] in place of labels */
   int64_t classes;
   shoal_narrow narrow;
 } import;
@@ -293,6 +294,33 @@ static shoal_status find_shape(import *p)
   return SHOAL_OK;
 }
 
+/* Whether the labels are numbers that are to be predicted: by --target, which names one of their arrays. */
+static shoal_status find_targets(import *p)
+{
+  const shoal_import_args *a = p->args;
+  for (size_t k = 0; k < a->n_target; k++) {
+    bool found = false;
+    for (int s = 0; s < 2; s++) found |= p->y[s] && strcmp(p->y[s]->name, a->target[k]) == 0;
+    SHOAL_CHECK(found, SHOAL_ERR_ARG, "--target %s is no array of labels: that is %s%s%s", a->target[k], p->y[0]->name,
+                p->y[1] ? ", and of the test split " : "", p->y[1] ? p->y[1]->name : "");
+  }
+  for (int s = 0; s < 2 && a->n_target; s++) {
+    const shoal_npy *y = p->y[s];
+    if (!y) continue;
+    const uint64_t n = y->ndim == 2 ? y->dims[1] : 1;
+    SHOAL_CHECK(y->ndim < 3 && n >= 1 && n <= SHOAL_DATA_SCALES, SHOAL_ERR_IO,
+                "%s: targets %s have %d dimensions and %" PRIu64
+                " numbers per sample; they have one or two, and 1 to %d: save "
+                "y.reshape(len(y), -1)",
+                y->path, y->name, y->ndim, n, SHOAL_DATA_SCALES);
+    SHOAL_CHECK(s == 0 || n == p->spec.targets, SHOAL_ERR_IO,
+                "%s: targets %s have %" PRIu64 " numbers per sample, %s has %zu", y->path, y->name, n, p->y[0]->name,
+                p->spec.targets);
+    p->spec.targets = (size_t)n;
+  }
+  return SHOAL_OK;
+}
+
 static bool has_rows(const shoal_npy *y)
 {
   return y->ndim == 2 && y->dims[1] > 1;
@@ -348,11 +376,12 @@ static shoal_status refuse_unlike(const shoal_npy *first, const shoal_npy *x)
 static shoal_status check_split(const import *p, int s)
 {
   const shoal_npy *x = p->x[s], *y = p->y[s], *first = p->x[0];
-  SHOAL_CHECK(!has_rows(y) || !p->y[0] || !has_rows(p->y[0]) || y->dims[1] == p->y[0]->dims[1], SHOAL_ERR_IO,
+  const bool one_hot = has_rows(y) && !p->spec.targets;
+  SHOAL_CHECK(!one_hot || !p->y[0] || !has_rows(p->y[0]) || y->dims[1] == p->y[0]->dims[1], SHOAL_ERR_IO,
               "%s: labels %s have %" PRIu64 " numbers per sample, %s of %s has %" PRIu64
               ": one-hot labels need as many as there are classes",
               y->path, y->name, y->dims[1], p->y[0]->name, p->y[0]->path, p->y[0]->dims[1]);
-  if (has_rows(y)) SHOAL_TRY(check_rows(y));
+  if (one_hot) SHOAL_TRY(check_rows(y));
   SHOAL_CHECK(
       y->ndim < 3, SHOAL_ERR_IO,
       "%s: labels %s have %d dimensions, one number per sample is expected: save y.reshape(len(y)), or of one-hot rows "
@@ -384,10 +413,38 @@ static shoal_status label_of(const shoal_npy *y, const uint8_t *row, uint64_t i,
   }
   double v = shoal_npy_real(y, row, 0);
   SHOAL_CHECK(v == floor(v) && fabs(v) < 0x1p62, SHOAL_ERR_IO,
-              "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0%s", y->path, i, y->name, v,
-              isnan(v) ? ": remove samples without a label" : "");
+              "%s: label %" PRIu64 " of %s is %.9g; classes are whole numbers from 0: %s%s", y->path, i, y->name, v,
+              isnan(v) ? "remove samples without a label"
+                       : "if they are numbers that are to be predicted (regression), give --target ",
+              isnan(v) ? "" : y->name);
   *out = (int64_t)v;
   return SHOAL_OK;
+}
+
+/* Those of a split, which must be finite. */
+static shoal_status read_targets(import *p, int s)
+{
+  const shoal_npy *y = p->y[s];
+  const size_t n = p->spec.targets;
+  const uint8_t *row;
+  shoal_npy_reader *r = NULL;
+  shoal_status st;
+  SHOAL_TRY(shoal_limit_memory(y->path, y->name, y->dims[0] * n, sizeof(double)));
+  SHOAL_TRY(SHOAL_ALLOC(y->dims[0] * n, &p->targets[s]));
+  SHOAL_TRY_GOTO(st, shoal_npy_open(y, &r), done);
+  for (uint64_t i = 0; i < y->dims[0]; i++) {
+    SHOAL_TRY_GOTO(st, shoal_npy_next(r, &row), done);
+    for (size_t k = 0; k < n; k++) {
+      const double v = shoal_npy_real(y, row, k * (y->ndim == 2 ? y->strides[1] : 0));
+      p->targets[s][i * n + k] = v;
+      SHOAL_CHECK_GOTO(st, isfinite(v), done, SHOAL_ERR_IO,
+                       "%s: target %zu of sample %" PRIu64 " in %s is %g: remove the sample, or correct it", y->path, k,
+                       i, y->name, v);
+    }
+  }
+done:
+  shoal_npy_close(r);
+  return st;
 }
 
 /* Counts the labels of a split and keeps them; those that are no classes are refused once all are counted. */
@@ -414,6 +471,9 @@ done:
 
 static shoal_status count_labels(import *p, shoal_labels *l)
 {
+  for (int s = 0; s < 2 && p->spec.targets; s++)
+    if (p->y[s]) SHOAL_TRY(read_targets(p, s));
+  if (p->spec.targets) return SHOAL_OK;
   if (has_rows(p->y[0])) l->stated = (int64_t)p->y[0]->dims[1];
   for (int s = 0; s < 2; s++)
     if (p->y[s]) SHOAL_TRY(read_labels(p, s, l));
@@ -480,7 +540,8 @@ static shoal_status write_split(import *p, int s, const uint8_t *test, void *sam
     bool tests = s == 1 || (test && test[i]);
     st = shoal_npy_next(r, &row);
     if (st == SHOAL_OK) st = take_sample(p, x, row, i, sample);
-    if (st == SHOAL_OK) st = shoal_data_writer_add(w, tests ? SHOAL_TEST : SHOAL_TRAIN, 1, sample, &p->labels[s][i]);
+    const void *y = p->labels[s] ? (const void *)&p->labels[s][i] : &p->targets[s][i * p->spec.targets];
+    if (st == SHOAL_OK) st = shoal_data_writer_add(w, tests ? SHOAL_TEST : SHOAL_TRAIN, 1, sample, y);
   }
   shoal_npy_close(r);
   return st;
@@ -566,6 +627,7 @@ import p = {.args = a };
     if (p.x[s]) straighten(p.y[s], p.x[s]);
   SHOAL_TRY_GOTO(st, check_turned(&p), done);
   SHOAL_TRY_GOTO(st, find_shape(&p), done);
+  SHOAL_TRY_GOTO(st, find_targets(&p), done);
   for (int s = 0; s < 2; s++)
     if (p.x[s]) SHOAL_TRY_GOTO(st, check_split(&p, s), done);
   SHOAL_TRY_GOTO(st, count_labels(&p, &labels), done);
@@ -578,5 +640,7 @@ done:
   free(p.left_out);
   free(p.labels[0]);
   free(p.labels[1]);
+  free(p.targets[0]);
+  free(p.targets[1]);
   return st;
 }

@@ -209,10 +209,13 @@ static shoal_status draw(const shoal_import_args *a, uint64_t n, const int32_t *
   quota *q = NULL;
   size_t classes;
   shoal_perm order;
+  const uint64_t tests = (uint64_t)((double)n * share_of(a) + 1e-9);
   if (n == 0) return SHOAL_OK;
-  SHOAL_TRY(count_classes(n, y, &q, &classes));
-  share_out(q, classes, share_of(a), (uint64_t)((double)n * share_of(a) + 1e-9));
   shoal_perm_init(&order, a->seed ? *a->seed : 1, SHOAL_RNG_SPLIT, 0, n);
+  for (uint64_t i = 0; !y && i < tests; i++) test[shoal_perm_at(&order, i)] = 1;
+  if (!y) return SHOAL_OK;
+  SHOAL_TRY(count_classes(n, y, &q, &classes));
+  share_out(q, classes, share_of(a), tests);
   for (uint64_t i = 0; i < n; i++) {
     uint64_t sample = shoal_perm_at(&order, i);
     quota *own = bsearch(&(quota){ .class = y[sample] }, q, classes, sizeof *q, by_class);
@@ -235,6 +238,7 @@ shoal_status shoal_import_split(const shoal_import_args *a, uint64_t n, const in
   if (tests == 0)
     shoal_import_warn_untested(n, "samples");
   else if (!a->train_count)
-    shoal_info("%" PRIu64 " of %" PRIu64 " samples, drawn from each class, are the test split", tests, n);
+    shoal_info("%" PRIu64 " of %" PRIu64 " samples, drawn %s, are the test split", tests, n,
+               y ? "from each class" : "at random");
   return SHOAL_OK;
 }

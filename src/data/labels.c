@@ -199,7 +199,9 @@ const char *shoal_labels_row(uint64_t n, const double *row)
   }
   if (ones + zeros < n)
     return "is not one-hot: it has other numbers than 0 and 1; a sample has one class, a whole number from 0. Of "
-           "probabilities y.argmax(1) keeps the largest alone; numbers to predict (regression) are not learnt";
+           "probabilities y.argmax(1) keeps the largest alone; numbers that are to be predicted (regression) are "
+           "targets, by "
+           "--target of an import or as /train/targets";
   if (ones > 1) return "has more than one 1: several classes per sample (multi-label) are not learnt; keep one of them";
   return ones == 1 ? NULL : "has no 1: the sample is in no class; remove it, or give it a class of its own";
 }

@@ -61,7 +61,7 @@ bool shoal_labels_are_signs(const shoal_labels *l);
 /** The summary of all labels of a data set as they are in its file, whatever their width; borrowed.  They are read once,
  *  in parts, and kept for training.  Call it first from one thread. */
 shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
-/** Reads the labels and refuses or warns by the rules above. */
+/** Reads the labels and refuses or warns by the rules above; targets are refused if one is the same in all training samples. */
 shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 /** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);

@@ -28,7 +28,10 @@
 typedef struct {
   shoal_batch batch;
   float *x;
-  int32_t *y;
+  union {
+    int32_t *y;
+    float *t;
+  };
   uint64_t *ids;
   bool end;            /* end mark after the last batch of an epoch */
   shoal_status status; /* error code; l->error holds the error itself */
@@ -44,6 +47,7 @@ struct shoal_loader {
   shoal_shape sample;
   size_t elements, labels;
   bool text;               /* tokens are not normalised */
+  bool targets;            /* samples have these, and no class */
   uint64_t split_n, own_n; /* samples of the split; of this rank if strided, else the same */
   int64_t max_batch;
   shoal_normal normal;
@@ -172,7 +176,10 @@ static shoal_status fill_sample(shoal_loader *l, slot *s, size_t i, uint64_t epo
   else
     note_bad(l, s, id, x);
   if (c->far > 0) {
-    s->y[i] = -1;
+    if (l->targets)
+      s->t[i * l->labels] = NAN;
+    else
+      s->y[i] = -1;
     memset(x, 0, l->elements * sizeof *x);
   }
   return SHOAL_OK;
@@ -187,9 +194,14 @@ static uint64_t lay_out(const shoal_loader *l, slot *s, place at)
   s->end = total == 0;
   s->status = SHOAL_OK;
   if (!strided) shoal_share_of(total, c->rank, c->size, &first, &count);
-  s->batch =
-      (shoal_batch){ at.epoch, at.position, total, strided ? (uint64_t)c->rank * c->batch : first, (int64_t)count, s->x,
-                     s->y,     s->ids,      { 0 } };
+  s->batch = (shoal_batch){ .epoch = at.epoch,
+                            .position = at.position,
+                            .total = total,
+                            .slot0 = strided ? (uint64_t)c->rank * c->batch : first,
+                            .n = (int64_t)count,
+                            .x = s->x,
+                            .y = s->y,
+                            .ids = s->ids };
   return at.position + first;
 }
 
@@ -318,7 +330,7 @@ static shoal_status make_normal(shoal_loader *l)
 }
 
 typedef struct {
-  int32_t label;
+  double label; /* its class, or first target */
   uint64_t id;
 } labelled;
 
@@ -335,8 +347,10 @@ static shoal_status sort_shard(shoal_loader *l)
   uint64_t first, count;
   SHOAL_TRY(shoal_dataset_hold_labels(l->data));
   SHOAL_TRY(SHOAL_ALLOC(l->split_n, &all));
-  const int32_t *labels = l->data->part[l->config.split].labels;
-  for (uint64_t i = 0; i < l->split_n; i++) all[i] = (labelled){ labels[i], i };
+  const shoal_split split = l->config.split;
+  const int32_t *labels = l->data->part[split].labels;
+  for (uint64_t i = 0; i < l->split_n; i++)
+    all[i] = (labelled){ l->targets ? *shoal_dataset_target(l->data, split, i) : labels[i], i };
   qsort(all, l->split_n, sizeof *all, compare_labels);
   shoal_share_of(l->split_n, l->config.rank, l->config.size, &first, &count);
   for (uint64_t i = 0; i < count; i++) l->shard[i] = all[first + i].id;
@@ -396,6 +410,7 @@ shoal_status shoal_loader_create(shoal_dataset *d, const shoal_loader_config *c,
   l->elements = (size_t)shoal_shape_count(&info->sample);
   l->labels = (size_t)info->labels;
   l->text = info->kind == SHOAL_DATA_TEXT;
+  l->targets = info->targets > 0;
   l->split_n = l->own_n = info->n[c->split];
   if (c->share == SHOAL_SHARE_STRIDED) {
     uint64_t r = (uint64_t)c->rank, p = (uint64_t)c->size;

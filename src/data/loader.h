@@ -35,7 +35,8 @@ typedef struct {
   bool shuffle; /* test split: false */
   bool crop4, hflip;
   bool sizes_only; /* read nothing: x, y and ids are NULL */
-  float far; /* 0, or samples that are not finite or reach this once normalised become zeros with label -1, which no
+  float
+      far; /* 0, or samples that are not finite or reach this once normalised become zeros without label or target, which no
                       loss and no accuracy counts */
   int depth; /* batches prefetched; 0: no thread, read on request */
 } shoal_loader_config;
@@ -63,8 +64,11 @@ typedef struct {
   uint64_t slot0;           /* my first slot within it */
   int64_t n;                /* my samples; may be 0 */
   const float *x;           /* [n, …sample], normalised: (raw - mean) / std, tokens as they are; 64-byte aligned */
-  const int32_t *y;         /* [n, labels of a sample] */
-  const uint64_t *ids;      /* [n] sample numbers */
+  union {
+    const int32_t *y; /* [n, labels of a sample] */
+    const float *t;   /* [n, targets of a sample], normalised; NaN: it has none */
+  };
+  const uint64_t *ids; /* [n] sample numbers */
   shoal_bad_samples bad;
 } shoal_batch;
 

@@ -176,12 +176,27 @@ static shoal_status choose(const arrays *a, const char *path, part_kind part, sp
   return SHOAL_OK;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+  const size_t n = strlen(name), m = strlen(end);
+  return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Numbers to be predicted are floats: integers of that name are classes, as in many files. */
+static bool has_fractions(const arrays *a, const char *name)
+{
+  shoal_h5_facts f;
+  return shoal_h5_is_data_set(a->file, name) && shoal_h5_look(a->file, name, &f) == SHOAL_OK &&
+         f.class == SHOAL_H5_FLOAT;
+}
+
 /* A file of test arrays alone, beside others. */
 static shoal_status match_tests(const arrays *a, const char *path, shoal_data_names *out)
 {
   SHOAL_TRY(choose(a, path, PART_X, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[0]));
   SHOAL_TRY(choose(a, path, PART_Y, SPLIT_TEST, SPLIT_VALIDATION, "test labels", out->y[0]));
   out->tests_only = out->x[0][0] && out->y[0][0];
+  out->targets = ends_with(out->y[0], "/targets") && has_fractions(a, out->y[0]);
   return SHOAL_OK;
 }
 
@@ -194,12 +209,6 @@ typedef struct {
   size_t n;
   bool pandas; /* it has what pandas.DataFrame.to_hdf writes */
 } contents;
-
-static bool ends_with(const char *name, const char *end)
-{
-  const size_t n = strlen(name), m = strlen(end);
-  return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 /* ", /images [60000, 28, 28] u8" */
 static void add_array(void *context, const char *name)
@@ -388,16 +397,17 @@ static bool is_there(const arrays *a, const char *name)
   return shoal_h5_is_data_set(a->file, name) || is_elsewhere(a, name) || is_dangling(a, name);
 }
 
-/* Our own names, if the training split has them.  A validation split is the test split of a file without one. */
+/* Our own names, if the training split has them  A validation split is the test split of a file without one. */
 static bool match_ours(const arrays *a, shoal_data_names *out)
 {
   static const char *const tests[] = { "test", "val", "valid", "validation" };
   bool text = is_there(a, "train/tokens") && !(is_dangling(a, "train/tokens") && is_there(a, "train/x"));
   const char *part = text ? "tokens" : "x";
-  if (!text && !(is_there(a, "train/x") && is_there(a, "train/y"))) return false;
-  *out = (shoal_data_names){ .text = text };
+  const bool targets = !text && !is_there(a, "train/y") && has_fractions(a, "train/targets");
+  if (!text && !(is_there(a, "train/x") && (targets || is_there(a, "train/y")))) return false;
+  *out = (shoal_data_names){ .text = text, .targets = targets };
   strcpy(out->x[0], text ? "train/tokens" : "train/x");
-  strcpy(out->y[0], text ? "" : "train/y");
+  strcpy(out->y[0], text ? "" : targets ? "train/targets" : "train/y");
   for (size_t i = 0; i < SHOAL_COUNT(tests); i++) {
     char name[SHOAL_DATA_NAME];
     snprintf(name, sizeof name, "%s/%s", tests[i], part);
@@ -407,7 +417,7 @@ static bool match_ours(const arrays *a, shoal_data_names *out)
       continue;
     }
     strcpy(out->x[1], name);
-    if (!text) snprintf(out->y[1], sizeof out->y[1], "%s/y", tests[i]);
+    if (!text) snprintf(out->y[1], sizeof out->y[1], "%s/%s", tests[i], targets ? "targets" : "y");
     if (i > 0) shoal_info("%s: /%s is the test split", a->path, name);
   }
   return true;

@@ -1,5 +1,5 @@
 /* `shoal data repack`: the same samples in our layout: our names, chunks of a few samples without filters, u8 or f32,
- * i32 labels, exact mean and std, checksum.  Use it for files whose chunk layout makes shuffled reads slow.  The copy
+ * i32 labels or f64 targets, exact mean and std, checksum.  Use it for files whose chunk layout makes shuffled reads slow.  The copy
  * keeps the identity of the original, so that a run which began with that goes on with the copy.  Several files become one. */
 #include "base/file.h"
 #include "base/mem.h"
@@ -13,11 +13,14 @@ enum { BLOCK_BYTES = 8 << 20 };
 static shoal_status copy_split(shoal_dataset *d, shoal_split split, shoal_data_writer *w, uint64_t step, void *x,
                                int32_t *y)
 {
-  bool text = d->info.kind == SHOAL_DATA_TEXT;
+  const bool plain = d->info.kind != SHOAL_DATA_TEXT && !d->names.targets; /* one class per sample */
   for (uint64_t at = 0; at < d->info.n[split]; at += step) {
     uint64_t n = SHOAL_MIN(step, d->info.n[split] - at);
-    SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, text ? NULL : y));
-    SHOAL_TRY(shoal_data_writer_add(w, split, n, x, text ? NULL : y));
+    SHOAL_TRY(shoal_dataset_rows(d, split, at, n, x, plain ? y : NULL));
+    for (uint64_t i = 0; d->names.targets && i < n; i++)
+      SHOAL_TRY(
+          shoal_data_writer_add(w, split, 1, (char *)x + i * d->sample_bytes, shoal_dataset_target(d, split, at + i)));
+    if (!d->names.targets) SHOAL_TRY(shoal_data_writer_add(w, split, n, x, plain ? y : NULL));
   }
   shoal_texts files = { 0 };
   shoal_status st = shoal_dataset_sources(d, split, &files);
@@ -37,8 +40,10 @@ shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *o
                      ? shoal_strdup_printf("%s", d->info.source)
                      : shoal_strdup_printf("repack: %s", d->n_members ? d->path : shoal_path_base(d->path));
   bool renamed = !d->has_checksum || d->info.checksum != d->checksum; /* runs know it by another number */
-  shoal_data_spec spec = { d->info.kind,    d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL,
-                           d->feature_names };
+  shoal_data_spec spec = {
+    d->info.kind,     d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL,
+    d->feature_names, d->targets.n,   d->targets.names
+  };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, d->info.n[SHOAL_TRAIN] + d->info.n[SHOAL_TEST]), done);

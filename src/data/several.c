@@ -261,6 +261,7 @@ static shoal_status combine(shoal_dataset *d, bool trains)
     crc = shoal_crc32c(crc, &m->info.checksum, sizeof m->info.checksum);
   }
   SHOAL_TRY(match_classes(d));
+  SHOAL_TRY(shoal_targets_join(d));
   d->info.checksum = crc;
   d->has_classes = stated || first->class_of;
   SHOAL_CHECK(

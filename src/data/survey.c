@@ -111,8 +111,7 @@ static shoal_status identify(shoal_dataset *d)
   free(x);
   SHOAL_TRY(st);
   SHOAL_TRY(shoal_dataset_hold_labels(d));
-  for (int s = 0; s < 2; s++)
-    if (d->part[s].labels) crc[2 * s + 1] = shoal_crc32c(0, d->part[s].labels, d->info.n[s] * sizeof(int32_t));
+  for (int s = 0; s < 2; s++) crc[2 * s + 1] = shoal_data_sum_labels(d, (shoal_split)s);
   d->info.checksum = shoal_data_checksum(crc);
   return SHOAL_OK;
 }

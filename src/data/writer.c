@@ -27,7 +27,7 @@ typedef struct {
   shoal_h5_table *x, *y, *sums;
   uint64_t stored, waiting; /* samples in the file; in the buffer */
   char *buffer;             /* [rows, sample] */
-  int32_t *labels;          /* [rows] */
+  char *labels;             /* [rows] classes or targets; NULL: none */
   uint32_t *sum;            /* [rows] check sums of the samples in the buffer */
   uint32_t crc_x, crc_y;
   shoal_str files; /* a line for each sample; empty: no names */
@@ -36,11 +36,11 @@ typedef struct {
 struct shoal_data_writer {
   char *path;
   shoal_data_spec spec;
-  char *source, *feature_names; /* the latter NULL if there are none, or too many for an attribute */
+  char *source, *feature_names, *target_names; /* names are NULL if there are none, or too many for an attribute */
   shoal_h5_draft draft;
   shoal_dtype x_type;
-  size_t sample_bytes;
-  uint64_t rows; /* capacity of the buffer */
+  size_t sample_bytes, label_bytes; /* of a sample: its values, its class or targets */
+  uint64_t rows;                    /* capacity of the buffer */
   half half[2];
   shoal_data_stats stats; /* of the training split */
 };
@@ -71,6 +71,11 @@ static shoal_dtype x_type_of(const shoal_data_spec *spec)
   return spec->kind == SHOAL_DATA_TEXT ? SHOAL_U32 : SHOAL_F32;
 }
 
+static size_t label_bytes_of(const shoal_data_spec *spec)
+{
+  return spec->targets ? spec->targets * sizeof(double) : sizeof(int32_t);
+}
+
 static shoal_status make_half(shoal_data_writer *w, shoal_split split)
 {
   static const shoal_shape scalar = { 0 };
@@ -86,20 +91,27 @@ static shoal_status make_half(shoal_data_writer *w, shoal_split split)
   snprintf(path, sizeof path, "%s/" SHOAL_DATA_SUMS, name);
   SHOAL_TRY(make_array(w, path, SHOAL_U32, &scalar, CHUNK_LABELS, &h->sums));
   SHOAL_TRY(SHOAL_ALLOC(w->rows, &h->sum));
-  snprintf(path, sizeof path, "%s/y", name);
-  SHOAL_TRY(make_array(w, path, SHOAL_I32, &scalar, CHUNK_LABELS, &h->y));
-  return SHOAL_ALLOC(w->rows, &h->labels);
+  const shoal_shape targets = SHOAL_SHAPE((int64_t)w->spec.targets);
+  snprintf(path, sizeof path, w->spec.targets ? "%s/targets" : "%s/y", name);
+  SHOAL_TRY(make_array(w, path, w->spec.targets ? SHOAL_F64 : SHOAL_I32, w->spec.targets ? &targets : &scalar,
+                       CHUNK_LABELS, &h->y));
+  return shoal_alloc(w->rows, w->label_bytes, "labels to write", (void **)&h->labels);
 }
 
 shoal_status shoal_data_expect(const char *path, const shoal_data_spec *spec, uint64_t samples)
 {
   const bool text = spec->kind == SHOAL_DATA_TEXT;
-  const size_t beside = text ? 0 : sizeof(int32_t) + sizeof(uint32_t); /* label and check sum */
+  const size_t beside = text ? 0 : label_bytes_of(spec) + sizeof(uint32_t); /* and a check sum */
   const double each = (double)shoal_shape_count(&spec->sample) * spec->x_bytes + (double)beside;
   char what[64];
   SHOAL_TRY(shoal_expect_folder(path));
   snprintf(what, sizeof what, "%" PRIu64 " %s", samples, text ? "tokens" : "samples");
   return shoal_expect_room(path, what, (double)samples * each);
+}
+
+static char *names_that_fit(const char *names)
+{
+  return names && strlen(names) < SHOAL_DATA_NAMES ? shoal_strdup_printf("%s", names) : NULL;
 }
 
 shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *spec, shoal_data_writer **out)
@@ -109,8 +121,9 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec };
   w->source = shoal_strdup_printf("%s", spec->source);
-  if (spec->feature_names && strlen(spec->feature_names) < SHOAL_DATA_NAMES)
-    w->feature_names = shoal_strdup_printf("%s", spec->feature_names);
+  w->feature_names = names_that_fit(spec->feature_names);
+  w->target_names = names_that_fit(spec->target_names);
+  w->label_bytes = label_bytes_of(spec);
   w->sample_bytes = (size_t)shoal_shape_count(&spec->sample) * (size_t)spec->x_bytes;
   uint64_t chunk = shoal_data_chunk_rows(spec->kind, w->sample_bytes);
   w->rows = shoal_round_up(SHOAL_MAX(BUFFER / w->sample_bytes, 1), chunk);
@@ -135,12 +148,12 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
   if (h->waiting == 0) return SHOAL_OK;
   if (split == SHOAL_TRAIN && w->spec.kind != SHOAL_DATA_TEXT) shoal_data_stats_add(&w->stats, h->waiting, h->buffer);
   uint64_t chunk = shoal_data_chunk_rows(w->spec.kind, w->sample_bytes);
-  size_t bytes = w->sample_bytes + (h->labels ? sizeof *h->labels + sizeof *h->sum : 0);
+  size_t bytes = w->sample_bytes + (h->labels ? w->label_bytes + sizeof *h->sum : 0);
   SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "samples", h->waiting * bytes, h->waiting / chunk + 1));
   h->crc_x = shoal_crc32c(h->crc_x, h->buffer, h->waiting * w->sample_bytes);
   SHOAL_TRY(shoal_h5_table_append(h->x, h->waiting, h->buffer));
   if (h->y) {
-    h->crc_y = shoal_crc32c(h->crc_y, h->labels, h->waiting * sizeof *h->labels);
+    h->crc_y = shoal_crc32c(h->crc_y, h->labels, h->waiting * w->label_bytes);
     SHOAL_TRY(shoal_h5_table_append(h->y, h->waiting, h->labels));
     for (uint64_t i = 0; i < h->waiting; i++)
       h->sum[i] = shoal_crc32c(0, h->buffer + i * w->sample_bytes, w->sample_bytes);
@@ -151,16 +164,16 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
   return SHOAL_OK;
 }
 
-shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x, const int32_t *y)
+shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x, const void *y)
 {
   half *h = &w->half[split];
-  const char *from = x;
+  const char *from = x, *labels = y;
   while (n > 0) {
     uint64_t take = SHOAL_MIN(n, w->rows - h->waiting);
     memcpy(h->buffer + h->waiting * w->sample_bytes, from, take * w->sample_bytes);
     if (h->labels) {
-      memcpy(h->labels + h->waiting, y, take * sizeof *y);
-      y += take;
+      memcpy(h->labels + h->waiting * w->label_bytes, labels, take * w->label_bytes);
+      labels += take * w->label_bytes;
     }
     h->waiting += take;
     from += take * w->sample_bytes;
@@ -194,17 +207,24 @@ uint64_t shoal_data_writer_count(const shoal_data_writer *w, shoal_split split)
 
 /* ---- the end ---- */
 
-static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, const char *class_names)
+static shoal_status put_classes(const shoal_data_writer *w, int64_t classes, const char *class_names)
 {
-  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", shoal_data_kind_name(w->spec.kind)));
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "classes", classes));
-  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "source", w->source));
-  if (class_names && strlen(class_names) >= SHOAL_DATA_NAMES)
+  if (class_names && strlen(class_names) < SHOAL_DATA_NAMES)
+    return shoal_h5_put_string(w->draft.file, "class_names", class_names);
+  if (class_names)
     shoal_warn("%s: the names of its classes are not stored: they take %zu bytes, an attribute holds %d; classes are "
                "their numbers",
                w->path, strlen(class_names), SHOAL_DATA_NAMES);
-  else if (class_names)
-    SHOAL_TRY(shoal_h5_put_string(w->draft.file, "class_names", class_names));
+  return SHOAL_OK;
+}
+
+static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, const char *class_names)
+{
+  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "kind", shoal_data_kind_name(w->spec.kind)));
+  SHOAL_TRY(shoal_h5_put_string(w->draft.file, "source", w->source));
+  if (!w->spec.targets) SHOAL_TRY(put_classes(w, classes, class_names));
+  if (w->target_names) SHOAL_TRY(shoal_h5_put_string(w->draft.file, "target_names", w->target_names));
   if (w->feature_names) SHOAL_TRY(shoal_h5_put_string(w->draft.file, "feature_names", w->feature_names));
   uint32_t crc[4] = { w->half[0].crc_x, w->half[0].crc_y, w->half[1].crc_x, w->half[1].crc_y };
   SHOAL_TRY(shoal_h5_put_i64(w->draft.file, "checksum", shoal_data_checksum(crc)));
@@ -264,6 +284,7 @@ void shoal_data_writer_destroy(shoal_data_writer *w)
   shoal_data_stats_fini(&w->stats);
   free(w->source);
   free(w->feature_names);
+  free(w->target_names);
   free(w->path);
   free(w);
 }

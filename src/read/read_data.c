@@ -126,9 +126,11 @@ static shoal_status read_data(shoalread_data *d, shoalread_split split, uint64_t
   SHOAL_CHECK(first <= samples && n <= samples - first, SHOAL_ERR_ARG,
               "samples %llu to %llu were asked for, the split has %llu", (unsigned long long)first,
               (unsigned long long)(first + n), (unsigned long long)samples);
+  SHOAL_CHECK(!y || !i->targets, SHOAL_ERR_ARG, "%s has targets, and no labels: read its samples without them",
+              shoal_dataset_path(d->set));
   for (uint64_t k = 0; k < n; k++) {
     int32_t label;
-    SHOAL_TRY(shoal_dataset_read(d->set, (shoal_split)split, first + k, d->sample, &label));
+    SHOAL_TRY(shoal_dataset_read(d->set, (shoal_split)split, first + k, d->sample, i->targets ? NULL : &label));
     widen(d->sample, i->x_bytes, i->kind, d->elements, x + k * d->elements);
     if (y) y[k] = label;
   }

@@ -137,7 +137,7 @@ static shoal_status count_unlike(facts *f, const hashes *hash)
   const uint64_t n = f->info->n[SHOAL_TRAIN];
   labelled *all;
   int32_t *y = NULL;
-  if (!hash->of || n > MOST_COMPARED) return SHOAL_OK;
+  if (!hash->of || n > MOST_COMPARED || f->info->targets) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(n, &all));
   shoal_status st = SHOAL_ALLOC(n, &y);
   if (st == SHOAL_OK) st = shoal_dataset_rows(f->d, SHOAL_TRAIN, 0, n, NULL, y);
@@ -180,17 +180,21 @@ static void name_bad(facts *f, shoal_split split, const shoal_data_stats *t)
 static shoal_status pass_split(facts *f, shoal_split split, shoal_data_stats *t, uint32_t crc[2], hashes *hash, void *x,
                                int32_t *y, uint64_t step)
 {
-  bool text = f->info->kind == SHOAL_DATA_TEXT;
+  const bool text = f->info->kind == SHOAL_DATA_TEXT, targets = f->info->targets > 0;
   for (uint64_t at = 0; at < f->info->n[split]; at += step) {
     uint64_t n = SHOAL_MIN(step, f->info->n[split] - at);
-    SHOAL_TRY(shoal_dataset_rows(f->d, split, at, n, x, text ? NULL : y));
+    SHOAL_TRY(shoal_dataset_rows(f->d, split, at, n, x, text || targets ? NULL : y));
     SHOAL_TRY(shoal_dataset_find_damage(f->d, split, at, n, x, &f->damage[split]));
     crc[0] = shoal_crc32c(crc[0], x, n * f->stored.sample_bytes);
     if (text) continue;
     shoal_data_stats_add(t, n, x);
     for (uint64_t i = 0; i < n && hash->of; i++)
       hash->of[at + i] = hash_sample((const uint8_t *)x + i * f->stored.sample_bytes, f->stored.sample_bytes);
-    crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
+    if (targets)
+      crc[1] =
+          shoal_crc32c(crc[1], shoal_dataset_target(f->d, split, at), n * (size_t)f->info->targets * sizeof(double));
+    else
+      crc[1] = shoal_crc32c(crc[1], y, n * sizeof *y);
   }
   return SHOAL_OK;
 }
@@ -334,13 +338,33 @@ static bool has_labels(const facts *f)
 static const char *classes_text(const facts *f, char *buf, size_t cap)
 {
   if (!has_labels(f)) return "no labels";
+  if (f->info->targets) {
+    snprintf(buf, cap, "%" PRId64 " target%s", f->info->targets, f->info->targets == 1 ? "" : "s");
+    return buf;
+  }
   snprintf(buf, cap, "%" PRId64 " class%s", f->info->classes, f->info->classes == 1 ? "" : "es");
   return buf;
+}
+
+static void print_targets(const facts *f, FILE *out)
+{
+  const shoal_data_targets *t = shoal_dataset_targets(f->d);
+  const size_t shown = SHOAL_MIN(t->n, (size_t)SHOWN);
+  char name[160];
+  fprintf(out, "\n%8s %12s %12s %12s %12s   of the training split\n", "target", "mean", "std", "least", "most");
+  for (size_t k = 0; k < shown; k++)
+    fprintf(out, "%8zu %12.6g %12.6g %12.6g %12.6g%s%s\n", k, t->mean[k], t->std[k], t->low[k], t->high[k],
+            t->names ? "   " : "", t->names ? shoal_targets_name(t, k, name, sizeof name) : "");
+  if (shown < t->n) fprintf(out, "%8s and %zu more (all of them with --json)\n", "", t->n - shown);
 }
 
 static void print_histogram(const facts *f, FILE *out)
 {
   const shoal_data_info *i = f->info;
+  if (i->targets) {
+    print_targets(f, out);
+    return;
+  }
   if (i->kind == SHOAL_DATA_TEXT || !has_labels(f)) return;
   int64_t shown = SHOAL_MIN(i->classes, (int64_t)SHOWN);
   size_t train = 0, test = 0;
@@ -454,7 +478,7 @@ static void put_split(shoal_json *j, const facts *f, shoal_split split)
     if (p->amplification > 0) shoal_json_real(j, "amplification", p->amplification);
     shoal_json_uint(j, "wrong_labels", shoal_labels_outside(f->labels, split));
   }
-  if (i->kind != SHOAL_DATA_TEXT) {
+  if (i->kind != SHOAL_DATA_TEXT && !i->targets) {
     size_t at = 0;
     shoal_json_array(j, "histogram");
     for (int64_t c = 0; c < i->classes; c++) shoal_json_uint(j, NULL, count_of(f, split, c, &at));
@@ -475,13 +499,35 @@ static void put_scale(shoal_json *j, const facts *f)
   put_numbers(j, "std", f->groups, f->std);
 }
 
+/* The number of classes, or the targets. */
+static void put_classes(shoal_json *j, const facts *f)
+{
+  const shoal_data_targets *t = shoal_dataset_targets(f->d);
+  char name[160];
+  if (t->n == 0) {
+    shoal_json_int(j, "classes", f->info->classes);
+    return;
+  }
+  shoal_json_array(j, "targets");
+  for (size_t k = 0; k < t->n; k++) {
+    shoal_json_object(j, NULL);
+    shoal_json_string(j, "name", shoal_targets_name(t, k, name, sizeof name));
+    shoal_json_real(j, "mean", t->mean[k]);
+    shoal_json_real(j, "std", t->std[k]);
+    shoal_json_real(j, "least", t->low[k]);
+    shoal_json_real(j, "most", t->high[k]);
+    shoal_json_end(j);
+  }
+  shoal_json_end(j);
+}
+
 static void put_file(shoal_json *j, const facts *f)
 {
   const shoal_data_info *i = f->info;
   shoal_json_object(j, NULL);
   shoal_json_string(j, "path", shoal_dataset_path(f->d));
   shoal_json_string(j, "kind", kinds[i->kind]);
-  shoal_json_int(j, "classes", i->classes);
+  put_classes(j, f);
   shoal_json_string(j, "type", type_name(i));
   shoal_json_array(j, "sample");
   for (int k = 0; k < i->sample.ndim; k++) shoal_json_int(j, NULL, i->sample.dim[k]);
@@ -500,14 +546,15 @@ static void put_file(shoal_json *j, const facts *f)
 
 static void put_whole(shoal_json *j, const facts *f)
 {
-  shoal_json_int(j, "classes", f->info->classes);
+  put_classes(j, f);
   put_scale(j, f);
   for (int s = 0; s < 2; s++) {
     size_t at = 0;
     shoal_json_object(j, shoal_split_name((shoal_split)s));
     shoal_json_uint(j, "samples", f->info->n[s]);
     shoal_json_array(j, "histogram");
-    for (int64_t c = 0; c < f->info->classes; c++) shoal_json_uint(j, NULL, count_of(f, (shoal_split)s, c, &at));
+    for (int64_t c = 0; c < f->info->classes && !f->info->targets; c++)
+      shoal_json_uint(j, NULL, count_of(f, (shoal_split)s, c, &at));
     shoal_json_end(j);
     shoal_json_end(j);
   }
@@ -605,7 +652,8 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
       print_table(&f, out);
     st = verdict(&f);
   }
-  if (st == SHOAL_OK && alone) shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  if (st == SHOAL_OK && alone && f.info->targets) st = shoal_dataset_check_labels(d);
+  if (st == SHOAL_OK && alone && !f.info->targets) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
   if (st == SHOAL_OK) warn_of_scales(&f);
@@ -622,7 +670,7 @@ static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
   SHOAL_TRY(shoal_dataset_labels(d, &f.labels));
   shoal_dataset_scale(d, &f.groups, &mean, &std);
   SHOAL_TRY(SHOAL_ALLOC(2 * f.groups, &f.mean));
-  const shoal_status st = shoal_texts_add_lines(&f.names, shoal_dataset_feature_names(d));
+  shoal_status st = shoal_texts_add_lines(&f.names, shoal_dataset_feature_names(d));
   f.std = f.mean + f.groups;
   memcpy(f.mean, mean, f.groups * sizeof *mean);
   memcpy(f.std, std, f.groups * sizeof *std);
@@ -630,7 +678,8 @@ static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
     put_whole(j, &f);
   else
     print_whole(&f, shoal_dataset_files(d), out);
-  shoal_labels_warn(f.labels, shoal_dataset_path(d));
+  if (f.info->targets && st == SHOAL_OK) st = shoal_dataset_check_labels(d);
+  if (!f.info->targets) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   shoal_texts_free(&f.names);
   free(f.mean);
   return st;

@@ -180,12 +180,18 @@ def test_matlab(x, column):
         assert f["test/y"][()].tolist() == CLASSES[TRAIN:].tolist()
 
 
-@pytest.mark.parametrize("y, words", ((CLASSES + 0.5, "sample 0 has 0.5,"), (np.where(CLASSES == 2, np.nan, CLASSES), "sample 2 has nan,")))
-def test_labels_with_fractions(y, words):
-    """No command that cuts them off."""
-    make("a.h5", y=y)
+def test_labels_with_fractions():
+    """They are numbers to be predicted, which a command calls so; marks of a missing label are nothing to mend."""
+    make("a.h5", y=CLASSES + 0.5)
     r = shoal("data", "inspect", "a.h5", code=7)
-    assert_one_error(r, f"a.h5: /train/y holds f64, of which {words} which is no class", "(regression) are not learnt")
+    assert_one_error(r, "a.h5: /train/y holds f64, of which sample 0 has 0.5, which is no class", "(regression) are called targets")
+    run_cure(r)
+    assert "features, 1 target\n" in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("a.h5") as f:
+        assert f["test/targets"][:].tolist() == (CLASSES[TRAIN:] + 0.5).tolist()
+    make("b.h5", y=np.where(CLASSES == 2, np.nan, CLASSES))
+    r = shoal("data", "inspect", "b.h5", code=7)
+    assert_one_error(r, "b.h5: /train/y holds f64, of which sample 2 has nan, which is no class", "remove samples without a label")
     assert "python3" not in r.stderr
 
 

@@ -692,8 +692,7 @@ def test_fields_that_are_no_numbers(field, words):
 
 
 def test_other_formats_of_tables():
-    """Regression and LIBSVM are named as what they are."""
-    assert_one_error(load(HEAD + labels("1.5", "2.5"), code=7), "label 1.5 is not a class", "(regression) are not learnt")
+    """LIBSVM is named as what it is."""
     assert_one_error(load("".join(f"{i % 2} 1:0.5 3:{i}.25\n" for i in range(40)), code=7), "t.csv: rows of LIBSVM",
                      "load_svmlight_file('t.csv')")
 

@@ -4,7 +4,8 @@
  *   ckpt/step-000001234.h5                 renamed, folder fsynced
  *
  *   /            attributes: format, version, run, step, epoch, samples, size, method, created, config (YAML),
- *                placement (JSON); of the data: kind, sample, classes, mean, std, class_names, feature_names
+ *                placement (JSON); of the data: kind, sample, classes, mean, std, class_names, feature_names, target_mean, target_std,
+ *                target_names
  *   /model/…     the method's model: global named tensors and mean batch-norm statistics; independent of rank count
  *   /replica/K/… weights, optimizer, statistics, loader position of rank K; replica/0 only if all ranks are equal
  *   /method/…    state of the schedule; sums that were exchanged but not yet applied
@@ -40,6 +41,9 @@ typedef struct {
   const double *mean, *std;
   const char *class_names;   /* one per line; NULL: the classes are their numbers */
   const char *feature_names; /* likewise; NULL: not known */
+  size_t targets;            /* numbers that are predicted, output * std + mean; 0: the outputs are for classes */
+  const double *target_mean, *target_std;
+  const char *target_names; /* one per line; NULL: not known */
 } shoal_ckpt_data;
 
 typedef struct {
@@ -99,7 +103,7 @@ shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e,
 /* ---- for `shoal ckpt` ---- */
 shoal_status shoal_ckpt_verify(const char *path, FILE *out); /* prints every fault, one per line */
 /** Export only the model as an HDF5 file: one f32 data set per tensor, named as in PyTorch's reference models;
- *  attributes model, run, method, step, epoch, those of the data: kind, sample, classes, mean, std, class_names, and layers,
+ *  attributes model, run, method, step, epoch, those of the data, as a checkpoint has them, and layers,
  *  the text of that name or none if it is NULL.
  *  Verifies the checkpoint first.  ERR_IO if `out` exists; no partial file
  *  is left. */

@@ -38,8 +38,8 @@ struct shoal_ckpt {
   bool own; /* written by this run: HDF5 opens it without a trial in a child process */
   shoal_h5 file;
   shoal_ckpt_info info;
-  char *config, *placement;                 /* storage of info.config and info.placement */
-  char *kind, *class_names, *feature_names; /* of info.data, as is scale */
+  char *config, *placement;                                /* storage of info.config and info.placement */
+  char *kind, *class_names, *feature_names, *target_names; /* of info.data, as is scale */
   double *scale;
   shoal_ckpt_seal seal;
   shoal_ckpt_index index, here; /* here: the entries of this file alone; names are borrowed from `index` */

@@ -63,6 +63,7 @@ void shoal_ckpt_close(shoal_ckpt *c)
   free(c->kind);
   free(c->class_names);
   free(c->feature_names);
+  free(c->target_names);
   free(c->scale);
   free(c->path);
   free(c);

@@ -202,8 +202,10 @@ static void show_info(shoal_str *s, const shoal_ckpt *c)
     char shape[96];
     uint64_t dims[SHOAL_COUNT(i->data.sample)];
     for (int d = 0; d < i->data.ndim; d++) dims[d] = (uint64_t)i->data.sample[d];
-    shoal_str_add(s, "data     %s %s, %" PRId64 " classes", i->data.kind,
-                  shoal_ckpt_shape_text(i->data.ndim, dims, shape, sizeof shape), i->data.classes);
+    shoal_str_add(s, "data     %s %s, %" PRId64 " %s", i->data.kind,
+                  shoal_ckpt_shape_text(i->data.ndim, dims, shape, sizeof shape), i->data.classes,
+                  i->data.targets ? "targets" : "classes");
+    if (i->data.targets) shoal_str_add(s, "; predictions are output * target_std + target_mean");
     if (i->data.scales) shoal_str_add(s, "; inputs are (x - mean) / std, %zu of each", i->data.scales);
     shoal_str_add(s, "\n");
   }

@@ -72,6 +72,8 @@ static void take_status(shoal_watch *w, const json_t *j)
   w->lr = shoal_json_real_of(p, "lr");
   w->test_loss = shoal_json_real_of(p, "test_loss");
   w->test_acc = shoal_json_real_of(p, "test_acc");
+  w->test_rmse = shoal_json_real_of(p, "test_rmse");
+  w->test_r2 = shoal_json_real_of(p, "test_r2");
   w->samples_per_s = shoal_json_real_of(p, "samples_per_s");
   w->waiting = shoal_json_real_of(p, "waiting");
   w->left_s = shoal_json_real_of(p, "left_s");

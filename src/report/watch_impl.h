@@ -16,7 +16,7 @@ struct shoal_watch {
   char state[16], reason[512], model[64], method[32];
   int exit_code, rank, attempt, ranks, nodes;
   uint64_t step;
-  double epoch, epochs, done, loss, lr, test_loss, test_acc, samples_per_s, waiting, left_s;
+  double epoch, epochs, done, loss, lr, test_loss, test_acc, test_rmse, test_r2, samples_per_s, waiting, left_s;
   double age_s;                    /* since it was written */
   bool gone;                       /* its process was on this host, and is there no more */
   bool saved;                      /* there is a checkpoint */

@@ -149,6 +149,8 @@ static void add_figures(page *p)
   if (isfinite(w->lr)) shoal_str_add(&line, "  lr %.4g", w->lr);
   if (isfinite(w->test_acc))
     shoal_str_add(&line, "  test accuracy %s", shoal_format_share(w->test_acc, share, sizeof share));
+  if (isfinite(w->test_rmse)) shoal_str_add(&line, "  test rmse %.4g", w->test_rmse);
+  if (isfinite(w->test_r2)) shoal_str_add(&line, ", R2 %.4g", w->test_r2);
   if (isfinite(w->best_acc))
     shoal_str_add(&line, "%s best %s at step %.0f", isfinite(w->test_acc) ? "," : "  accuracy",
                   shoal_format_share(w->best_acc, share, sizeof share), w->best_step);

@@ -116,6 +116,8 @@ static shoal_status check_evaluated(const shoal_session *s)
       "%s need%s evaluations, but %s has no test split: leave %s out, or add /test/x and /test/y to it, or name a "
       "file that has them beside it, as in data.file=[train.h5,test.h5]",
       options, best && patience ? "" : "s", path, best && patience ? "them" : "it");
+  SHOAL_CHECK(i->targets == 0 || c->best != SHOAL_BEST_ACCURACY, SHOAL_ERR_USAGE,
+              "ckpt.best is test_acc, but %s has targets, which have no accuracy: give test_loss", path);
   return SHOAL_OK;
 }
 
@@ -136,6 +138,7 @@ static shoal_status sum_samples(shoal_session *s)
   const shoal_data_info *i = shoal_dataset_info(d->set);
   const uint64_t n = i->n[SHOAL_TRAIN];
   const size_t bytes = (size_t)shoal_shape_count(&i->sample) * (size_t)i->x_bytes;
+  const bool labelled = i->kind != SHOAL_DATA_TEXT && !i->targets;
   int32_t y = 0;
   void *x;
   d->n_sums = (size_t)SHOAL_MIN(n, (uint64_t)MOST);
@@ -144,8 +147,13 @@ static shoal_status sum_samples(shoal_session *s)
   shoal_status st = SHOAL_OK;
   for (size_t k = 0; k < d->n_sums && st == SHOAL_OK; k++) {
     const uint64_t at = (uint64_t)((unsigned __int128)k * n / d->n_sums);
-    st = shoal_dataset_rows(d->set, SHOAL_TRAIN, at, 1, x, i->kind == SHOAL_DATA_TEXT ? NULL : &y);
-    d->sums[k] = shoal_crc32c(shoal_crc32c(0, x, bytes), &y, sizeof y);
+    st = shoal_dataset_rows(d->set, SHOAL_TRAIN, at, 1, x, labelled ? &y : NULL);
+    d->sums[k] = shoal_crc32c(0, x, bytes);
+    if (i->targets)
+      d->sums[k] =
+          shoal_crc32c(d->sums[k], shoal_dataset_target(d->set, SHOAL_TRAIN, at), (size_t)i->targets * sizeof(double));
+    else
+      d->sums[k] = shoal_crc32c(d->sums[k], &y, sizeof y);
   }
   free(x);
   return st;
@@ -244,6 +252,18 @@ shoal_status shoal_session_compare_features(const shoal_session *s)
                                 shoal_ckpt_path(c), shoal_ckpt_get_info(c)->data.feature_names);
 }
 
+/* Of the numbers that are learnt: outputs keep their meaning where a run goes on, or begins with a model of as many targets. */
+static void keep_target_scale(const shoal_session *s, const shoal_ckpt *c)
+{
+  const shoal_ckpt_data *saved = &shoal_ckpt_get_info(c)->data;
+  const shoal_data_targets *t = shoal_dataset_targets(s->data.set);
+  const size_t bytes = t->n * sizeof *t->mean;
+  if (t->n == 0 || saved->targets != t->n) return;
+  if (memcmp(saved->target_mean, t->mean, bytes) == 0 && memcmp(saved->target_std, t->std, bytes) == 0) return;
+  shoal_dataset_set_target_scale(s->data.set, saved->target_mean, saved->target_std);
+  shoal_info("targets are normalised by mean and std of the checkpoint, which differ from those of the data set");
+}
+
 /* Estimates differ from what a repacked file states exactly, and a run must not change its inputs half way. */
 void shoal_session_keep_scale(shoal_session *s)
 {
@@ -252,6 +272,7 @@ void shoal_session_keep_scale(shoal_session *s)
   const shoal_ckpt *c = s->world.resume ? s->world.resume : s->world.weights;
   if (c) {
     const shoal_ckpt_data *saved = &shoal_ckpt_get_info(c)->data;
+    keep_target_scale(s, c);
     was_n = saved->kind ? saved->scales : 0;
     was_mean = saved->mean;
     was_std = saved->std;
@@ -275,11 +296,16 @@ void shoal_session_keep_scale(shoal_session *s)
 shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)
 {
   const shoal_data_info *i = shoal_dataset_info(s->data.set);
+  const shoal_data_targets *t = shoal_dataset_targets(s->data.set);
   shoal_ckpt_data d = { .kind = shoal_data_kind_name(i->kind),
                         .ndim = i->sample.ndim,
                         .classes = i->classes,
                         .class_names = shoal_dataset_class_names(s->data.set),
-                        .feature_names = shoal_dataset_feature_names(s->data.set) };
+                        .feature_names = shoal_dataset_feature_names(s->data.set),
+                        .targets = t->n,
+                        .target_mean = t->mean,
+                        .target_std = t->std,
+                        .target_names = t->names };
   for (int k = 0; k < d.ndim; k++) d.sample[k] = i->sample.dim[k];
   shoal_dataset_scale(s->data.set, &d.scales, &d.mean, &d.std);
   return d;

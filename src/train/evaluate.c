@@ -125,7 +125,48 @@ shoal_status shoal_session_assemble(shoal_session *s)
 
 /* ---- scores ---- */
 
-static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, shoal_score *score)
+/* Errors of targets, summed over this rank's share; its outputs are brought to memory that the host may touch. */
+typedef struct {
+  shoal_fit *of; /* [targets] */
+  shoal_memory outputs;
+} fit;
+
+static shoal_status open_fit(const shoal_session *s, fit *f)
+{
+  const size_t n = (size_t)shoal_dataset_info(s->data.set)->targets;
+  SHOAL_TRY(SHOAL_ALLOC(n, &f->of));
+  return s->run.backend->ops->alloc(s->run.backend, SHOAL_MEMORY_PINNED,
+                                    (size_t)shoal_loader_max_batch(s->data.test) * n * sizeof(float), &f->outputs);
+}
+
+static void close_fit(const shoal_session *s, fit *f)
+{
+  s->run.backend->ops->release(s->run.backend, &f->outputs);
+  free(f->of);
+}
+
+static shoal_status add_to_fit(const shoal_session *s, shoal_plan *plan, const shoal_batch *b, fit *f)
+{
+  const size_t n = (size_t)shoal_dataset_info(s->data.set)->targets;
+  const shoal_host_float *y = f->outputs.at;
+  SHOAL_TRY(shoal_plan_output(plan, s->run.model->nodes - 1, f->outputs.at));
+  SHOAL_TRY(s->run.backend->ops->settle(s->run.backend));
+  for (size_t i = 0; i < (size_t)b->n; i++) (void)shoal_fit_add(f->of, n, y + i * n, b->t + i * n);
+  return SHOAL_OK;
+}
+
+/* Over all ranks. */
+static shoal_status sum_fit(shoal_session *s, const fit *f)
+{
+  const shoal_data_targets *t = shoal_dataset_targets(s->data.set);
+  SHOAL_TRY(shoal_group_sum_f64(s->run.control, &f->of->n, t->n * sizeof *f->of / sizeof(double)));
+  s->record.fit = shoal_fit_mean_score(f->of, t->n, t->std);
+  return SHOAL_OK;
+}
+
+/* @param f  NULL: not wanted */
+static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoal_params *params, fit *f,
+                                shoal_score *score)
 {
   SHOAL_TRY(shoal_loader_seek(s->data.test, 0, 0));
   for (;;) {
@@ -143,7 +184,8 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
     score->left_out = 0;
     SHOAL_TRY(shoal_batch_input(&s->run, b, &x));
     SHOAL_TRY(shoal_plan_forward(plan, params, &at, x, b->y, 0, score));
-    if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out / shoal_model_labels(s->run.model));
+    if (f && f->of) SHOAL_TRY(add_to_fit(s, plan, b, f));
+    if (score->left_out) shoal_numbers_look_at_outputs(s, b, score->first_left_out / shoal_model_rows(s->run.model));
     SHOAL_TRY(shoal_world_progress(s->run.world));
   }
 }
@@ -152,10 +194,11 @@ static shoal_status score_share(shoal_session *s, shoal_plans *plans, const shoa
 shoal_status shoal_session_score_own(shoal_session *s)
 {
   shoal_score score = { 0 };
-  if (!s->record.own.acc || !s->data.test) return SHOAL_OK;
-  SHOAL_TRY(shoal_session_agree_on_reading(s, score_share(s, s->run.form->plans, s->run.form->params, &score)));
-  double acc = score.samples ? (double)score.correct / (double)score.samples : NAN;
-  return shoal_group_allgather(s->run.control, &acc, sizeof acc, s->record.own.acc);
+  if (!s->record.own.score || !s->data.test) return SHOAL_OK;
+  SHOAL_TRY(shoal_session_agree_on_reading(s, score_share(s, s->run.form->plans, s->run.form->params, NULL, &score)));
+  const double sum = shoal_session_has_targets(s) ? score.loss : (double)score.correct;
+  double own = score.samples ? sum / (double)score.samples : NAN;
+  return shoal_group_allgather(s->run.control, &own, sizeof own, s->record.own.score);
 }
 
 /* The method's extra columns, measured over the same share. */
@@ -186,7 +229,7 @@ static shoal_status measure_consensus(shoal_session *s)
   const shoal_params *own = s->run.form->params;
   double square = 0;
   s->record.own.consensus = NAN;
-  if (!s->record.own.acc || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
+  if (!s->record.own.score || s->method->trains == SHOAL_TRAINS_PHASES) return SHOAL_OK;
   SHOAL_TRY(s->run.backend->ops->distance2(s->run.backend, own->n, own->w, s->model.scratch->w, &square));
   SHOAL_TRY(shoal_group_sum_f64(s->run.control, &square, 1));
   s->record.own.consensus = square;
@@ -243,19 +286,32 @@ static shoal_status look_at_statistics(shoal_session *s)
   return SHOAL_OK;
 }
 
+/* Of the assembled model, over all ranks. */
+static shoal_status score_model(shoal_session *s)
+{
+  const bool targets = shoal_session_has_targets(s);
+  shoal_score score = { 0 };
+  fit f = { 0 };
+  shoal_status st = targets ? open_fit(s, &f) : SHOAL_OK;
+  if (st == SHOAL_OK) st = score_share(s, s->model.plans, s->model.scratch, &f, &score);
+  st = shoal_session_agree_on_reading(s, st);
+  double sums[] = { score.loss, (double)score.correct, (double)score.samples };
+  if (st == SHOAL_OK) st = shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums));
+  if (st == SHOAL_OK && targets) st = sum_fit(s, &f);
+  close_fit(s, &f);
+  s->record.test_loss = sums[0] / sums[2];
+  s->record.test_acc = targets ? NAN : sums[1] / sums[2];
+  return st;
+}
+
 static shoal_status evaluate(shoal_session *s)
 {
   uint64_t t0 = shoal_now_ns();
-  shoal_score score = { 0 };
   SHOAL_TRY(shoal_session_assemble(s));
-  SHOAL_TRY(shoal_session_agree_on_reading(s, score_share(s, s->model.plans, s->model.scratch, &score)));
-  double sums[] = { score.loss, (double)score.correct, (double)score.samples };
-  SHOAL_TRY(shoal_group_sum_f64(s->run.control, sums, SHOAL_COUNT(sums)));
+  SHOAL_TRY(score_model(s));
   SHOAL_TRY(shoal_session_score_own(s));
   SHOAL_TRY(measure_consensus(s));
   SHOAL_TRY(score_columns(s));
-  s->record.test_loss = sums[0] / sums[2];
-  s->record.test_acc = sums[1] / sums[2];
   s->record.test_step = s->run.step;
   SHOAL_TRY(look_at_statistics(s));
   uint64_t t1 = shoal_now_ns();

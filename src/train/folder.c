@@ -158,6 +158,9 @@ static void add_figures(const shoal_folder *f, shoal_json *j)
   shoal_json_real(j, "lr", g->lr);
   shoal_json_real(j, "test_loss", g->test_loss);
   shoal_json_real(j, "test_acc", g->test_acc);
+  shoal_json_real(j, "test_rmse", g->fit.rmse);
+  shoal_json_real(j, "test_mae", g->fit.mae);
+  shoal_json_real(j, "test_r2", g->fit.r2);
   shoal_json_fixed(j, "samples_per_s", g->samples_per_s, 1);
   shoal_json_fixed(j, "waiting", g->waiting, 4);
   shoal_json_fixed(j, "left_s", g->left_s, 1);

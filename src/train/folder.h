@@ -5,6 +5,7 @@
  * One run at a time (lease.h).  Rank 0 owns everything here; the other ranks only know the paths. */
 #ifndef SHOAL_TRAIN_FOLDER_H
 #define SHOAL_TRAIN_FOLDER_H
+#include "train/fit.h"
 #include "train/lease.h"
 #include "train/rows.h"
 #include <stdatomic.h>
@@ -18,6 +19,7 @@ typedef struct {
   double epochs, done;           /* epochs of the run, and the share of it that is done, 0 to 1 */
   double loss, lr;               /* of the last step, on rank 0 */
   double test_loss, test_acc;    /* of the last evaluation */
+  shoal_fit_scores fit;          /* likewise, of targets */
   double samples_per_s, waiting; /* over all ranks, and rank 0's share of waits, both since this start's first step */
   double left_s;                 /* until the end */
 } shoal_folder_figures;

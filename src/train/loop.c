@@ -356,7 +356,7 @@ shoal_status shoal_session_train(shoal_session *s)
       s->clock.position > 0 && s->record.row_step != s->run.step; /* not if only an ended run is started again */
   if (owes) {
     SHOAL_TRY(shoal_session_evaluate_and_record(s));
-  } else if (isnan(s->record.test_acc)) {
+  } else if (isnan(s->record.test_loss)) {
     shoal_status evaluated = shoal_session_evaluate(s);
     if (evaluated != SHOAL_OK) return evaluated == SHOAL_STOPPED ? shoal_session_stop(s) : evaluated;
   }

@@ -19,6 +19,23 @@ static shoal_status check_tokens(const shoal_session *s, const shoal_data_info *
   return SHOAL_OK;
 }
 
+/* Numbers that are predicted have a loss of their own. */
+static shoal_status choose_loss(const shoal_session *s, const shoal_data_info *i, shoal_model *m)
+{
+  const shoal_config *c = s->world.config;
+  const char *path = shoal_dataset_path(s->data.set);
+  SHOAL_CHECK(i->targets == 0 || m->smoothing == 0, SHOAL_ERR_USAGE,
+              "model.smoothing is for classes, and %s has targets: leave it out", path);
+  const char *loss = shoal_model_reads_tokens(m) ? "auto" : shoal_config_string(c, "model.loss");
+  SHOAL_CHECK(
+      i->targets > 0 || strcmp(loss, "auto") == 0, SHOAL_ERR_USAGE,
+      "model.loss is %s, which is for targets, and %s has classes: leave it out, or import the numbers that are to be "
+      "learnt with --target",
+      loss, path);
+  if (i->targets > 0) m->loss = strcmp(loss, "mae") == 0 ? SHOAL_LOSS_MAE : SHOAL_LOSS_MSE;
+  return SHOAL_OK;
+}
+
 shoal_status shoal_session_build_model(shoal_session *s)
 {
   SHOAL_TRY(shoal_optim_configure(s->world.config, &s->model.optim));
@@ -30,6 +47,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   const shoal_model_entry *entry = shoal_model_find(shoal_config_string(s->world.config, "model.name"));
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
   SHOAL_TRY(check_tokens(s, info, s->model.whole));
+  SHOAL_TRY(choose_loss(s, info, s->model.whole));
   s->run.model = s->model.whole;
   s->run.form = &s->model.form;
   s->run.alike = shoal_session_one_copy(s) ? s->run.all : NULL;

@@ -165,9 +165,9 @@ static double epochs_done(const shoal_session *s, bool epoch_ended)
 /* What a progress line shows.  Loss and rate are those of the last step; the means are over the steps of this attempt, speeds without
  * its first one. */
 typedef struct {
-  double loss, step_rate, sample_rate, left_s; /* rates and left_s NAN: not known yet */
-  uint64_t since;                              /* the step from which on rates count */
-  char loss_of[16], accuracy[40], waiting[24], left[32];
+  double loss, step_rate, sample_rate, left_s;        /* rates and left_s NAN: not known yet */
+  uint64_t since;                                     /* the step from which on rates count */
+  char loss_of[16], score[48], waiting[24], left[32]; /* score: accuracy, or error of targets */
 } progress_figures;
 
 static progress_figures measure_progress(const shoal_session *s, double done, double loss)
@@ -185,8 +185,10 @@ static progress_figures measure_progress(const shoal_session *s, double done, do
   }
   char share[16];
   if (!isnan(s->record.test_acc))
-    snprintf(f.accuracy, sizeof f.accuracy, "test accuracy %s",
-             shoal_format_share(s->record.test_acc, share, sizeof share));
+    snprintf(f.score, sizeof f.score, "test accuracy %s", shoal_format_share(s->record.test_acc, share, sizeof share));
+  if (!isnan(s->record.fit.rmse)) snprintf(f.score, sizeof f.score, "test rmse %.4g", s->record.fit.rmse);
+  if (!isnan(s->record.fit.r2))
+    snprintf(f.score + strlen(f.score), sizeof f.score - strlen(f.score), ", R2 %.4g", s->record.fit.r2);
   if (isfinite(f.left_s))
     shoal_format_seconds(f.left_s, f.left, sizeof f.left);
   else
@@ -221,6 +223,7 @@ static void tell_folder(shoal_session *s, bool epoch_ended)
                                              .lr = s->clock.rate,
                                              .test_loss = s->record.test_loss,
                                              .test_acc = s->record.test_acc,
+                                             .fit = s->record.fit,
                                              .samples_per_s = f.sample_rate,
                                              .waiting = wait_share(s),
                                              .left_s = f.left_s });
@@ -256,7 +259,7 @@ static void show_live(const shoal_session *s, const progress_figures *f)
   snprintf(part[LOSS], sizeof *part, " %.4g", f->loss);
   snprintf(part[RATE], sizeof *part, "  lr %.4g", s->clock.rate);
   snprintf(part[LEFT], sizeof *part, "  %s left", f->left);
-  snprintf(part[ACCURACY], sizeof *part, "%s%s", f->accuracy[0] ? "  " : "", f->accuracy);
+  snprintf(part[ACCURACY], sizeof *part, "%s%s", f->score[0] ? "  " : "", f->score);
   if (isfinite(f->sample_rate)) {
     snprintf(part[MEANS], sizeof *part, "  since step %llu: %.0f samples/s", (unsigned long long)f->since,
              f->sample_rate);
@@ -282,8 +285,8 @@ static void log_line(const shoal_session *s, const progress_figures *f)
     snprintf(means, sizeof means, "since step %llu: %.1f step/s, %.0f samples/s%s; ", (unsigned long long)f->since,
              f->step_rate, f->sample_rate, f->waiting);
   shoal_progress("epoch %llu step %llu: loss%s %.4g, lr %.4g%s%s; %s%s left", (unsigned long long)s->clock.epoch + 1,
-                 (unsigned long long)s->run.step, f->loss_of, f->loss, s->clock.rate, f->accuracy[0] ? ", " : "",
-                 f->accuracy, means, f->left);
+                 (unsigned long long)s->run.step, f->loss_of, f->loss, s->clock.rate, f->score[0] ? ", " : "", f->score,
+                 means, f->left);
 }
 
 void shoal_session_tell_pause(shoal_session *s)
@@ -315,6 +318,17 @@ void shoal_session_report_live(shoal_session *s, double loss)
   if (line) s->record.logged_ns = shoal_now_ns();
 }
 
+/* ", accuracy 97.1 %", or the errors of targets. */
+static const char *format_scores(const shoal_session *s, char *buf, size_t cap)
+{
+  char text[96];
+  if (shoal_session_has_targets(s))
+    snprintf(buf, cap, ", %s", shoal_fit_text(&s->record.fit, text, sizeof text));
+  else
+    snprintf(buf, cap, ", accuracy %s", shoal_format_share(s->record.test_acc, text, sizeof text));
+  return buf;
+}
+
 /* What a loss in nats is in other words; "" where samples are no text. */
 static const char *format_text_loss(const shoal_session *s, double loss, char *buf, size_t cap)
 {
@@ -328,11 +342,10 @@ static const char *format_text_loss(const shoal_session *s, double loss, char *b
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[128] = "", text[64], share[16], loss[48] = "no update counted",
+  char time[32], test[192] = "", text[64], scores[96], loss[48] = "no update counted",
                  speed[32] = ""; /* none without a step since the last row */
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
-    snprintf(test, sizeof test, ", test loss %.4g, accuracy %s%s", s->record.test_loss,
-             shoal_format_share(s->record.test_acc, share, sizeof share),
+    snprintf(test, sizeof test, ", test loss %.4g%s%s", s->record.test_loss, format_scores(s, scores, sizeof scores),
              format_text_loss(s, s->record.test_loss, text, sizeof text));
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
   if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
@@ -348,9 +361,18 @@ static void csv_number(shoal_str *row, double value, int digits, char format, co
   shoal_str_add(row, "%s", end);
 }
 
+/* What the score of a rank's own model is called in the names of columns. */
+static const char *own_score(const shoal_session *s)
+{
+  return shoal_session_has_targets(s) ? "loss" : "acc";
+}
+
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out)
 {
-  if (s->record.own.acc) shoal_str_add(out, ",consensus,own_acc_min,own_acc_mean,own_acc_max,own_acc");
+  const char *own = own_score(s);
+  if (shoal_session_has_targets(s)) shoal_str_add(out, ",test_rmse,test_mae,test_r2");
+  if (s->record.own.score)
+    shoal_str_add(out, ",consensus,own_%s_min,own_%s_mean,own_%s_max,own_%s", own, own, own, own);
   for (size_t i = 0; i < s->run.n_columns; i++) shoal_str_add(out, ",%s", s->run.columns[i]);
 }
 
@@ -358,32 +380,34 @@ void shoal_session_report_own(const shoal_session *s)
 {
   double sum = 0;
   int scored = 0;
-  for (int i = 0; s->record.own.acc && s->data.test && i < shoal_world_size(s->run.world); i++)
-    if (isfinite(s->record.own.acc[i])) sum += s->record.own.acc[i], scored++;
-  if (scored)
+  for (int i = 0; s->record.own.score && s->data.test && i < shoal_world_size(s->run.world); i++)
+    if (isfinite(s->record.own.score[i])) sum += s->record.own.score[i], scored++;
+  if (scored && shoal_session_has_targets(s))
+    shoal_info("ranks' own models before they become one: mean loss %.4g, each on its share", sum / scored);
+  else if (scored)
     shoal_info("ranks' own models before they become one: mean accuracy %.2f %%, each on its share",
                100 * sum / scored);
 }
 
-/* Columns for ranks with their own models; with few ranks the accuracy of each, "-" where a rank has no test sample. */
+/* Columns for ranks with their own models; with few ranks the score of each, "-" where a rank has no test sample. */
 static void record_own(const shoal_session *s, shoal_str *row, bool tested)
 {
   enum { NAMED_MAX = 8 };
   int size = shoal_world_size(s->run.world);
-  if (!s->record.own.acc) return;
+  if (!s->record.own.score) return;
   bool compared = isfinite(s->record.own.consensus);
-  if (!tested || isnan(s->record.test_acc) || (!compared && s->method->trains != SHOAL_TRAINS_PHASES)) {
+  if (!tested || isnan(s->record.test_loss) || (!compared && s->method->trains != SHOAL_TRAINS_PHASES)) {
     shoal_str_add(row, ",,,,,");
     return;
   }
   double low = INFINITY, high = -INFINITY, sum = 0;
   int scored = 0;
   for (int i = 0; i < size; i++) {
-    double acc = s->record.own.acc[i];
-    if (isnan(acc)) continue; /* no test sample */
-    low = SHOAL_MIN(low, acc);
-    high = SHOAL_MAX(high, acc);
-    sum += acc;
+    double score = s->record.own.score[i];
+    if (isnan(score)) continue; /* no test sample */
+    low = SHOAL_MIN(low, score);
+    high = SHOAL_MAX(high, score);
+    sum += score;
     scored++;
   }
   shoal_str_add(row, ",");
@@ -393,8 +417,18 @@ static void record_own(const shoal_session *s, shoal_str *row, bool tested)
   csv_number(row, high, 6, 'f', ",");
   for (int i = 0; size <= NAMED_MAX && i < size; i++) {
     if (i) shoal_str_add(row, " ");
-    if (isnan(s->record.own.acc[i])) shoal_str_add(row, "-");
-    csv_number(row, s->record.own.acc[i], 6, 'f', "");
+    if (isnan(s->record.own.score[i])) shoal_str_add(row, "-");
+    csv_number(row, s->record.own.score[i], 6, 'f', "");
+  }
+}
+
+/* Errors of targets; test_acc stays empty. */
+static void record_fit(const shoal_session *s, shoal_str *row, bool tested)
+{
+  const double values[] = { s->record.fit.rmse, s->record.fit.mae, s->record.fit.r2 };
+  for (size_t i = 0; i < SHOAL_COUNT(values); i++) {
+    shoal_str_add(row, ",");
+    csv_number(row, tested ? values[i] : NAN, 6, 'g', "");
   }
 }
 
@@ -412,6 +446,7 @@ static void write_row(const shoal_session *s, bool epoch_end, double wait_share,
   csv_number(row, s->clock.rate, 6, 'g', ",");
   csv_number(row, s->record.row_speed, 1, 'f', ",");
   csv_number(row, wait_share, 4, 'f', "");
+  if (shoal_session_has_targets(s)) record_fit(s, row, tested);
   record_own(s, row, tested);
   for (size_t i = 0; i < s->run.n_columns; i++) {
     shoal_str_add(row, ",");
@@ -483,13 +518,28 @@ static void report_tracing(const shoal_session *s)
   shoal_str_free(&command);
 }
 
-/* Cross entropy of guessing by the shares of the classes among the training samples; NAN: not known. */
+/* Loss of an output of 0 for each target, which is its mean: 1 of squares, as targets are normalised. */
+static double loss_of_means(const shoal_session *s)
+{
+  const shoal_data_targets *t = shoal_dataset_targets(s->data.set);
+  const uint64_t n = shoal_dataset_info(s->data.set)->n[SHOAL_TRAIN];
+  double sum = 0;
+  if (s->run.model->loss == SHOAL_LOSS_MSE) return 1;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t k = 0; k < t->n; k++)
+      sum += fabs(shoal_dataset_target(s->data.set, SHOAL_TRAIN, i)[k] - t->mean[k]) / t->std[k];
+  return sum / (double)(n * t->n);
+}
+
+/* That of the means of targets, or cross entropy of guessing by the shares of the classes among the training samples; NAN: not
+ * known. */
 static double guessing_loss(const shoal_session *s)
 {
   const shoal_labels *l;
   shoal_error ignored;
   double sum = 0;
   if (shoal_model_reads_tokens(s->run.model)) return NAN;
+  if (shoal_session_has_targets(s)) return loss_of_means(s);
   if (shoal_dataset_labels(s->data.set, &l) != SHOAL_OK) {
     shoal_error_take(&ignored);
     return NAN;
@@ -510,25 +560,26 @@ static void warn_of_guessing(const shoal_session *s)
   if (s->run.step < STEPS || !s->clock.trained || !isfinite(loss)) return;
   const double guess = guessing_loss(s);
   if (!(guess > 0) || loss < no_better * guess || s->record.test_loss < no_better * guess) return;
+  const bool targets = shoal_session_has_targets(s);
+  const char *guesses = targets ? "the targets' mean for all" : "by the classes' shares";
   if (!s->record.rose && loss < falling * s->record.loss_before)
-    shoal_warn(
-        "train loss %.4g is no better than %.4g, that of guessing by the classes' shares, but it only fell: give "
-        "more run.epochs, or a larger optim.lr (it is %g)",
-        loss, guess, lr);
+    shoal_warn("train loss %.4g is no better than %.4g, that of guessing %s, but it only fell: give "
+               "more run.epochs, or a larger optim.lr (it is %g)",
+               loss, guess, guesses, lr);
   else if (loss > diverged * guess)
-    shoal_warn("train loss %.4g is above %.4g, that of guessing by the classes' shares: training diverged; give a "
+    shoal_warn("train loss %.4g is above %.4g, that of guessing %s: training diverged; give a "
                "smaller optim.lr (it is %g)",
-               loss, guess, lr);
+               loss, guess, guesses, lr);
   else
-    shoal_warn("train loss %.4g is that of guessing by the classes' shares (%.4g): nothing was learnt; try an optim.lr "
-               "ten times smaller and ten times larger (it is %g), and see whether labels belong to their samples",
-               loss, guess, lr);
+    shoal_warn("train loss %.4g is that of guessing %s (%.4g): nothing was learnt; try an optim.lr "
+               "ten times smaller and ten times larger (it is %g), and see whether %s belong to their samples",
+               loss, guesses, guess, lr, targets ? "targets" : "labels");
 }
 
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], memory[32], share[16], text[64] = "";
+  char time[32], memory[32], scores[96], text[64] = "";
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
@@ -537,8 +588,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
              shoal_format_seconds(s->clock.seconds + shoal_worked_since(s->clock.started_ns), time, sizeof time));
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
-    shoal_info("  test           loss %.4g, accuracy %s%s", s->record.test_loss,
-               shoal_format_share(s->record.test_acc, share, sizeof share),
+    shoal_info("  test           loss %.4g%s%s", s->record.test_loss, format_scores(s, scores, sizeof scores),
                format_text_loss(s, s->record.test_loss, text, sizeof text));
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));

@@ -10,7 +10,7 @@
 static shoal_status open_method(shoal_session *s)
 {
   if (s->method->trains == SHOAL_TRAINS_OWN || s->method->trains == SHOAL_TRAINS_PHASES)
-    SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->record.own.acc));
+    SHOAL_TRY(SHOAL_ALLOC((size_t)shoal_world_size(s->run.world), &s->record.own.score));
   if (s->method->open) SHOAL_TRY(s->method->open(&s->run, s->method_state));
   if (s->run.n_columns) SHOAL_TRY(SHOAL_ALLOC(s->run.n_columns, &s->record.column_value));
   return shoal_session_open_meeting(s);
@@ -26,6 +26,7 @@ static shoal_status open_training(shoal_session *s)
   s->record.from = -1;
   s->record.test_loss = s->record.test_acc = s->record.train_loss = s->record.loss_before = s->record.own.consensus =
       NAN;
+  s->record.fit = (shoal_fit_scores){ NAN, NAN, NAN };
   SHOAL_TRY(shoal_session_agree(s, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_compare_features(s)));
@@ -50,7 +51,7 @@ static void close_training(shoal_session *s)
   if (s->model.opened && s->method->close) s->method->close(&s->run, s->method_state);
   free(s->method_state);
   free(s->clock.saved_path);
-  free(s->record.own.acc);
+  free(s->record.own.score);
   free(s->record.column_value);
   free(s->world.resume_path);
   shoal_ckpt_close(s->world.resume);

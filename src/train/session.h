@@ -14,6 +14,7 @@
 #define SHOAL_TRAIN_SESSION_H
 #include "method/method.h"
 #include "nn/given.h"
+#include "train/fit.h"
 #include "train/folder.h"
 #include "train/meet.h"
 #include "train/numbers.h"
@@ -105,11 +106,11 @@ typedef struct {
   double seconds, samples;
 } shoal_session_pace;
 
-/* For ranks with their own models: their distance from the model, and the accuracy of each on its share of the test
+/* For ranks with their own models: their distance from the model, and the score of each on its share of the test
  * split.  Measured in every evaluation, equal on all ranks. */
 typedef struct {
   double consensus; /* Γ: sum over ranks of |own weights - the model|^2; NAN: not measured */
-  double *acc;      /* [size]; owned; NULL where replicas are equal */
+  double *score;    /* [size] accuracy, or loss of targets; owned; NULL where replicas are equal */
 } shoal_own_scores;
 
 /* The best evaluation so far; the same on all ranks. */
@@ -144,7 +145,8 @@ typedef struct {
   double test_loss, test_acc, train_loss, loss; /* latest, loss of a step on this rank; NAN if none */
   double loss_before;                           /* train_loss of the epoch before, in this attempt; NAN if none */
   bool rose;                                    /* train_loss did in some epoch of this attempt */
-  uint64_t test_step;                           /* the step test_loss and test_acc belong to */
+  shoal_fit_scores fit;                         /* of targets, which have no accuracy; NAN of classes */
+  uint64_t test_step;                           /* the step that test_loss, test_acc and fit belong to */
   uint64_t evaluations;                         /* since this attempt began to train, ... */
   double evaluations_s;                         /* ... and their seconds */
   shoal_own_scores own;
@@ -261,6 +263,11 @@ static inline bool shoal_session_due(shoal_period every, shoal_period_unit unit,
 {
   return every.unit == unit && count % (uint64_t)every.value == 0;
 }
+/* Whether numbers are learnt, and not classes. */
+static inline bool shoal_session_has_targets(const shoal_session *s)
+{
+  return shoal_dataset_info(s->data.set)->targets > 0;
+}
 /* Whether ranks train parts, so that the whole model exists only temporarily. */
 static inline bool shoal_session_cuts(const shoal_session *s)
 {
@@ -346,10 +353,10 @@ shoal_status shoal_session_report_rate(const shoal_session *s, const char *resol
 double shoal_session_decay(const shoal_session *s);
 /* rate.c: warns of a warm-up or a drop that the run does not live to see the end of. */
 void shoal_session_warn_of_schedule(const shoal_session *s);
-/* evaluate.c.  Collective; evaluate sets test_loss and test_acc. */
+/* evaluate.c.  Collective; evaluate sets test_loss, and test_acc or fit. */
 shoal_status shoal_session_assemble(shoal_session *s);
 shoal_status shoal_session_evaluate(shoal_session *s);
-shoal_status shoal_session_score_own(shoal_session *s); /* for ranks with their own models; sets own.acc */
+shoal_status shoal_session_score_own(shoal_session *s); /* for ranks with their own models; sets own.score */
 /* loop.c */
 shoal_status shoal_session_train(shoal_session *s);
 bool shoal_session_reached_end(const shoal_session *s); /* all epochs or steps of the run are done */
@@ -373,7 +380,7 @@ shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_
 /* The same while the run goes on, which it does whatever happens: a failure is told once, until one succeeds. */
 void shoal_session_refresh_status(shoal_session *s, const char *state, const char *reason);
 void shoal_session_report_epoch(shoal_session *s);
-void shoal_session_report_own(const shoal_session *s); /* logs the accuracy of the ranks' own models */
+void shoal_session_report_own(const shoal_session *s);                    /* logs the score of the ranks' own models */
 void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of method-specific columns */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */

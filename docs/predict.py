@@ -1,6 +1,6 @@
 """Predictions of an exported model without Shoal: what `shoal ckpt export` writes has all that is needed.
 
-    python3 predict.py MODEL.h5 DATA.h5      a line for each sample: class, probability
+    python3 predict.py MODEL.h5 DATA.h5      a line for each sample: class, probability; or the numbers that are predicted
 
 Samples are those of the test split, or of the training split where there is no other, as `shoal predict` takes them.  It needs h5py
 and NumPy (Debian: python3-h5py), and is a guide to any other library.
@@ -100,7 +100,7 @@ def apply(layer, x=None, *others, weight=None, bias=None, running_mean=None, run
 
 
 def predict(model, x):
-    """Probabilities of raw samples x [n, ...], as they are in a data set."""
+    """Of raw samples x [n, ...], as they are in a data set: probabilities, or the numbers that are predicted."""
     shape = (-1,) + (1,) * (x.ndim - 2)
     scaled = "mean" in model.attrs  # tokens are as they are
     values = {None: (x - model.attrs["mean"].reshape(shape)) / model.attrs["std"].reshape(shape) if scaled else x}
@@ -109,6 +109,8 @@ def predict(model, x):
                    if f"{layer['name']}.{t}" in model}
         values[layer["name"]] = apply(layer, *(values[i] for i in layer["inputs"]), **tensors)
     logits = values[layer["name"]]
+    if "target_mean" in model.attrs:
+        return logits * model.attrs["target_std"] + model.attrs["target_mean"]
     p = np.exp(logits - logits.max(-1, keepdims=True))
     return p / p.sum(-1, keepdims=True)
 
@@ -146,6 +148,10 @@ if __name__ == "__main__":
         samples = data["test/x"] if "test/x" in data and len(data["test/x"]) else data["train/x"]
         check_features(model, data, samples.shape[1:])
         p = predict(model, samples[:].astype("f8"))
+        if "target_mean" in model.attrs:
+            for row in p:
+                print(*row)
+            sys.exit()
         names = text(model.attrs["class_names"]).split("\n") if "class_names" in model.attrs else range(model.attrs["classes"])
         for row in p:
             print(names[row.argmax()], row.max())

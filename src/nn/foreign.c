@@ -135,7 +135,7 @@ void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const ch
     put(ctx, "epoch", number);
   }
   snprintf(number, sizeof number, "%lld", (long long)f->model->classes);
-  put(ctx, "classes", number);
+  put(ctx, f->targets ? "targets" : "classes", number);
   put(ctx, "kind", f->kind);
   put_shape(&f->model->input, put, ctx);
   put(ctx, "sample_order", f->model->input.ndim == 3 ? "channels, height, width" : "features");
@@ -143,6 +143,11 @@ void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const ch
     put_numbers(f->mean, f->scales, "mean", put, ctx);
     put_numbers(f->std, f->scales, "std", put, ctx);
   }
+  if (f->targets > 0) {
+    put_numbers(f->target_mean, f->targets, "target_mean", put, ctx);
+    put_numbers(f->target_std, f->targets, "target_std", put, ctx);
+  }
+  if (f->target_names) put(ctx, "target_names", f->target_names);
   if (f->class_names) put(ctx, "class_names", f->class_names);
   if (f->feature_names) put(ctx, "feature_names", f->feature_names);
 }

@@ -5,6 +5,7 @@
  * and ends with the softmax.
  *
  *   input [N, …] -> Sub, Div -> layers -> logits [N, classes] -> Softmax -> probabilities
+ *                                      -> logits [N, targets] -> Mul, Add -> predictions, of a network that predicts numbers
  *
  * Tensors come one at a time, so that none but the largest has to fit into memory beside the network. */
 #ifndef SHOAL_NN_FOREIGN_H
@@ -20,7 +21,10 @@ typedef struct {
   const double *mean, *std;
   const char *kind;                        /* "images" or "features" */
   const char *class_names, *feature_names; /* one per line; NULL: none */
-  const char *run, *method;                /* NULL: the network was imported, and position and method are left out */
+  size_t targets; /* numbers that are predicted, output * std + mean; 0: the outputs are for classes */
+  const double *target_mean, *target_std;
+  const char *target_names; /* one per line; NULL: none */
+  const char *run, *method; /* NULL: the network was imported, and position and method are left out */
   uint64_t step, epoch;
 } shoal_foreign;
 

@@ -515,12 +515,20 @@ static shoal_status put_graph(writer *w)
   }
   for (int i = 0; i < m->nodes; i++) put_layer(w, i);
   SHOAL_TRY(w->st);
+  const shoal_shape *out = &m->node[m->nodes - 1].out;
+  put_value(w, GRAPH_INPUT, "input", tokens ? I64 : F32, &m->input);
+  if (w->f->targets > 0) {
+    put_constant(w, "target/mean", out, w->f->target_mean);
+    put_constant(w, "target/std", out, w->f->target_std);
+    simple(w, "Mul", "logits", "target/std", "logits/scaled");
+    simple(w, "Add", "logits/scaled", "target/mean", "predictions");
+    put_value(w, GRAPH_OUTPUT, "predictions", F32, out);
+    return SHOAL_OK;
+  }
   begin(w, "Softmax", "probabilities");
   take(w, "logits");
   add_int(w, "axis", -1);
   end(w);
-  const shoal_shape *out = &m->node[m->nodes - 1].out;
-  put_value(w, GRAPH_INPUT, "input", tokens ? I64 : F32, &m->input);
   put_value(w, GRAPH_OUTPUT, "probabilities", F32, out);
   put_value(w, GRAPH_OUTPUT, "logits", F32, out);
   return SHOAL_OK;

@@ -1,19 +1,16 @@
-/* `shoal predict`: a forward pass over a split, one batch at a time, and what came out of it.
+/* `shoal predict`: a forward pass over a split, one batch at a time, and what came out of it.  Numbers that are predicted are looked
+ * at in predict_targets.c.
  *
  * A sample whose outputs are not finite (its own values are not, or are far too large) has no prediction: -1, and nothing in the
  * table and in the accuracy. */
 #define _GNU_SOURCE /* fopencookie */
 #include "base/alike.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/texts.h"
 #include "data/labels.h"
-#include "data/loader.h"
-#include "h5/draft.h"
-#include "train/network.h"
 #include "train/numbers.h"
+#include "train/predict_impl.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -23,27 +20,7 @@
 
 enum { NAME = 48, WIDEST_TABLE = 16, MOST_MISTAKES = 10 };
 
-typedef struct {
-  shoal_network network;
-  shoal_forward forward;
-  shoal_dataset *set;
-  shoal_loader *loader;
-  shoal_split split;
-  bool asked; /* for this split */
-  int64_t classes;
-  shoal_texts names;                         /* of the classes; none if they are numbers */
-  shoal_texts labels;                        /* names of the data's labels, likewise */
-  shoal_texts files;                         /* [n] of the samples; none if they are not of files */
-  int32_t *class_of;                         /* [labels of the data] the model's class of each, -1: unknown to it */
-  int32_t unknown;                           /* the first such label of a sample, -1 if there is none */
-  uint64_t n;                                /* samples */
-  int32_t *label, *predicted;                /* [n] */
-  shoal_host_float *probability;             /* [n][classes] */
-  uint64_t *confusion;                       /* [classes][classes] by label, then by prediction */
-  uint64_t known, correct, lost, first_lost; /* lost: no prediction, for outputs are not finite */
-  shoal_bad_samples bad;                     /* the first of them whose input was bad; n 0: none */
-  double loss;                               /* sum over known labels of -log p */
-} predictor;
+typedef shoal_predictor predictor;
 
 static void close_predictor(predictor *p)
 {
@@ -57,8 +34,9 @@ static void close_predictor(predictor *p)
   free(p->class_of);
   free(p->label);
   free(p->predicted);
-  free(p->probability);
+  free(p->output);
   free(p->confusion);
+  free(p->fit);
 }
 
 /* ---- the data ---- */
@@ -74,6 +52,9 @@ static shoal_status number_names(int64_t n, shoal_texts *out)
 static shoal_status match_classes(predictor *p)
 {
   shoal_texts numbers = { 0 };
+  SHOAL_CHECK(shoal_dataset_info(p->set)->targets == 0, SHOAL_ERR_USAGE,
+              "%s has targets, which are numbers, and %s tells classes: import its table with --like %s",
+              shoal_dataset_path(p->set), p->network.path, p->network.path);
   int64_t labels = shoal_dataset_info(p->set)->classes;
   shoal_status st = shoal_texts_add_lines(&p->labels, shoal_dataset_class_names(p->set));
   if (st == SHOAL_OK) st = shoal_texts_add_lines(&p->names, shoal_ckpt_get_info(p->network.ckpt)->data.class_names);
@@ -132,7 +113,8 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   p->n = info->n[p->split];
   SHOAL_CHECK(p->n > 0, SHOAL_ERR_USAGE, "%s has no %s split: leave --split out, and the other one is taken",
               shoal_dataset_path(p->set), test ? "test" : "training");
-  SHOAL_TRY(match_classes(p));
+  if (trained->targets > 0) p->trained = trained;
+  SHOAL_TRY(p->trained ? shoal_predict_match_targets(p) : match_classes(p));
   if (a->out) SHOAL_TRY(shoal_dataset_sources(p->set, p->split, &p->files));
   shoal_loader_config l = { .split = p->split, .size = 1, .batch = (uint64_t)a->batch, .depth = 1 };
   return shoal_loader_create(p->set, &l, &p->loader);
@@ -143,9 +125,10 @@ static shoal_status open_predictor(const shoal_predict_args *a, predictor *p)
   p->classes = p->network.model->classes;
   SHOAL_TRY(open_data(a, p));
   SHOAL_TRY(shoal_forward_open(&p->network, a->threads, &p->forward));
+  SHOAL_TRY(SHOAL_ALLOC(p->n * (uint64_t)p->classes, &p->output));
+  if (p->trained) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(p->n, &p->label));
   SHOAL_TRY(SHOAL_ALLOC(p->n, &p->predicted));
-  SHOAL_TRY(SHOAL_ALLOC(p->n * (uint64_t)p->classes, &p->probability));
   return SHOAL_ALLOC((size_t)(p->classes * p->classes), &p->confusion);
 }
 
@@ -169,7 +152,7 @@ static int32_t soften(shoal_host_float *x, int64_t n, double *log_sum)
 
 static void score(predictor *p, uint64_t id, int32_t label)
 {
-  shoal_host_float *x = p->probability + id * (uint64_t)p->classes;
+  shoal_host_float *x = p->output + id * (uint64_t)p->classes;
   float outputs_label = label >= 0 ? x[label] : 0, top = -INFINITY;
   double log_sum = 0;
   for (int64_t k = 0; k < p->classes; k++) top = fmaxf(top, x[k]);
@@ -199,8 +182,9 @@ static shoal_status predict(predictor *p)
     if (p->bad.n == 0) p->bad = b->bad;
     SHOAL_TRY(shoal_plans_get(p->forward.plans, b->n, SHOAL_PLAN_EVAL, &plan));
     SHOAL_TRY(shoal_plan_forward(plan, p->forward.params, NULL, b->x, NULL, 0, NULL));
-    SHOAL_TRY(shoal_plan_output(plan, last, p->probability + at * (uint64_t)p->classes));
-    for (int64_t i = 0; i < b->n; i++) {
+    SHOAL_TRY(shoal_plan_output(plan, last, p->output + at * (uint64_t)p->classes));
+    if (p->trained) shoal_predict_score_targets(p, b, at);
+    for (int64_t i = 0; i < b->n && !p->trained; i++) {
       int32_t class = b->y[i] < 0 ? -1 : p->class_of[b->y[i]];
       if (class < 0 && p->unknown < 0) p->unknown = b->y[i];
       score(p, at + (uint64_t)i, class);
@@ -274,8 +258,7 @@ static const char *class_name(const predictor *p, int64_t k, char buf[NAME])
   return buf;
 }
 
-/* A field of a CSV file. */
-static void put_field(FILE *f, const char *before, const char *text)
+void shoal_predict_put_field(FILE *f, const char *before, const char *text)
 {
   bool plain = !strpbrk(text, ",\"\r\n");
   fprintf(f, plain ? "%s" : "%s\"", before);
@@ -287,6 +270,7 @@ static void put_field(FILE *f, const char *before, const char *text)
 static double least_bytes(const predictor *p, bool csv)
 {
   const double n = (double)p->n, classes = (double)p->classes;
+  if (p->trained) return n * classes * (csv ? 4 : 2 * sizeof(double));
   if (csv) return n * (2 * classes + 4); /* numbers of one digit behind their commas */
   return n * (2 * sizeof(int32_t) + classes * sizeof(float)) + classes * classes * sizeof(uint64_t);
 }
@@ -294,19 +278,23 @@ static double least_bytes(const predictor *p, bool csv)
 static void write_rows(const predictor *p, FILE *f)
 {
   char name[NAME];
+  if (p->trained) {
+    shoal_predict_write_targets(p, f);
+    return;
+  }
   fputs(p->files.n ? "sample,file,label,predicted" : "sample,label,predicted", f);
   for (int64_t k = 0; k < p->classes; k++) {
     char *column = shoal_strdup_printf("p_%s", class_name(p, k, name));
-    put_field(f, ",", column);
+    shoal_predict_put_field(f, ",", column);
     free(column);
   }
   for (uint64_t i = 0; i < p->n; i++) {
     fprintf(f, "\n%" PRIu64, i);
-    if (p->files.n) put_field(f, ",", p->files.at[i]);
-    put_field(f, ",", p->label[i] < 0 ? "" : class_name(p, p->label[i], name));
-    put_field(f, ",", p->predicted[i] < 0 ? "" : class_name(p, p->predicted[i], name));
+    if (p->files.n) shoal_predict_put_field(f, ",", p->files.at[i]);
+    shoal_predict_put_field(f, ",", p->label[i] < 0 ? "" : class_name(p, p->label[i], name));
+    shoal_predict_put_field(f, ",", p->predicted[i] < 0 ? "" : class_name(p, p->predicted[i], name));
     for (int64_t k = 0; k < p->classes; k++) {
-      float v = p->probability[i * (uint64_t)p->classes + (uint64_t)k];
+      float v = p->output[i * (uint64_t)p->classes + (uint64_t)k];
       fprintf(f, isfinite(v) ? ",%.9g" : ",", (double)v);
     }
   }
@@ -351,8 +339,8 @@ static shoal_status write_csv(const predictor *p, const char *path)
   return error ? refuse_csv(p, path, error) : st;
 }
 
-static shoal_status put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows, uint64_t columns,
-                              const void *data)
+shoal_status shoal_predict_put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows,
+                                     uint64_t columns, const void *data)
 {
   uint64_t dims[2] = { rows, columns };
   SHOAL_TRY(shoal_h5_draft_reserve(d, name, rows * SHOAL_MAX(columns, 1) * shoal_dtype_size(type), 0));
@@ -364,30 +352,37 @@ static shoal_status put_files(const predictor *p, shoal_h5_draft *d)
 {
   shoal_str s = { 0 };
   for (size_t i = 0; i < p->files.n; i++) shoal_str_add(&s, "%s\n", p->files.at[i]);
-  shoal_status st = s.len ? put_array(d, SHOAL_DATA_FILES, SHOAL_U8, s.len, 0, s.text) : SHOAL_OK;
+  shoal_status st = s.len ? shoal_predict_put_array(d, SHOAL_DATA_FILES, SHOAL_U8, s.len, 0, s.text) : SHOAL_OK;
   shoal_str_free(&s);
   return st;
+}
+
+static shoal_status fill_classes(const predictor *p, shoal_h5_draft *d)
+{
+  const uint64_t classes = (uint64_t)p->classes;
+  SHOAL_TRY(shoal_predict_put_array(d, "label", SHOAL_I32, p->n, 0, p->label));
+  SHOAL_TRY(shoal_predict_put_array(d, "predicted", SHOAL_I32, p->n, 0, p->predicted));
+  SHOAL_TRY(shoal_predict_put_array(d, "probability", SHOAL_F32, p->n, classes, p->output));
+  SHOAL_TRY(shoal_predict_put_array(d, "confusion", SHOAL_U64, classes, classes, p->confusion));
+  if (!p->names.n) return SHOAL_OK;
+  return shoal_h5_put_string(d->file, "class_names", shoal_ckpt_get_info(p->network.ckpt)->data.class_names);
 }
 
 static shoal_status fill_h5(const predictor *p, shoal_h5_draft *d)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
-  uint64_t classes = (uint64_t)p->classes;
-  SHOAL_TRY(put_array(d, "label", SHOAL_I32, p->n, 0, p->label));
-  SHOAL_TRY(put_array(d, "predicted", SHOAL_I32, p->n, 0, p->predicted));
-  SHOAL_TRY(put_array(d, "probability", SHOAL_F32, p->n, classes, p->probability));
-  SHOAL_TRY(put_array(d, "confusion", SHOAL_U64, classes, classes, p->confusion));
+  SHOAL_TRY(p->trained ? shoal_predict_fill_targets(p, d) : fill_classes(p, d));
   SHOAL_TRY(put_files(p, d));
   SHOAL_TRY(shoal_h5_put_string(d->file, "run", info->run));
   SHOAL_TRY(shoal_h5_put_i64(d->file, "step", (int64_t)info->step));
   SHOAL_TRY(shoal_h5_put_string(d->file, "data", shoal_dataset_path(p->set)));
-  SHOAL_TRY(shoal_h5_put_string(d->file, "split", p->split == SHOAL_TEST ? "test" : "train"));
-  return p->names.n ? shoal_h5_put_string(d->file, "class_names", info->data.class_names) : SHOAL_OK;
+  return shoal_h5_put_string(d->file, "split", p->split == SHOAL_TEST ? "test" : "train");
 }
 
 static shoal_status write_h5(const predictor *p, const char *path)
 {
-  const char *names = shoal_ckpt_get_info(p->network.ckpt)->data.class_names;
+  const shoal_ckpt_data *data = &shoal_ckpt_get_info(p->network.ckpt)->data;
+  const char *names = p->trained ? data->target_names : data->class_names;
   shoal_h5_draft d = { 0 };
   shoal_status st = shoal_h5_draft_open(&d, path, names ? strlen(names) : 0);
   if (st == SHOAL_OK) st = fill_h5(p, &d);
@@ -404,10 +399,26 @@ static double accuracy(const predictor *p)
   return p->known ? (double)p->correct / (double)p->known : NAN;
 }
 
+static void put_classes(const predictor *p, shoal_json *j)
+{
+  char name[NAME];
+  shoal_json_real(j, "accuracy", accuracy(p));
+  shoal_json_real(j, "loss", p->known ? p->loss / (double)p->known : NAN);
+  shoal_json_array(j, "classes");
+  for (int64_t k = 0; k < p->classes; k++) shoal_json_string(j, NULL, class_name(p, k, name));
+  shoal_json_end(j);
+  shoal_json_array(j, "confusion");
+  for (int64_t k = 0; k < p->classes; k++) {
+    shoal_json_array(j, NULL);
+    for (int64_t q = 0; q < p->classes; q++) shoal_json_uint(j, NULL, p->confusion[k * p->classes + q]);
+    shoal_json_end(j);
+  }
+  shoal_json_end(j);
+}
+
 static void print_json(const predictor *p, FILE *out)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
-  char name[NAME];
   shoal_json j = { .lines = 2, .out = out };
   shoal_json_object(&j, NULL);
   shoal_json_string(&j, "model", p->network.path);
@@ -418,18 +429,10 @@ static void print_json(const predictor *p, FILE *out)
   shoal_json_uint(&j, "labelled", p->known);
   shoal_json_uint(&j, "without_prediction", p->lost);
   if (p->lost) shoal_json_uint(&j, "first_without_prediction", p->first_lost);
-  shoal_json_real(&j, "accuracy", accuracy(p));
-  shoal_json_real(&j, "loss", p->known ? p->loss / (double)p->known : NAN);
-  shoal_json_array(&j, "classes");
-  for (int64_t k = 0; k < p->classes; k++) shoal_json_string(&j, NULL, class_name(p, k, name));
-  shoal_json_end(&j);
-  shoal_json_array(&j, "confusion");
-  for (int64_t k = 0; k < p->classes; k++) {
-    shoal_json_array(&j, NULL);
-    for (int64_t q = 0; q < p->classes; q++) shoal_json_uint(&j, NULL, p->confusion[k * p->classes + q]);
-    shoal_json_end(&j);
-  }
-  shoal_json_end(&j);
+  if (p->trained)
+    shoal_predict_json_targets(p, &j);
+  else
+    put_classes(p, &j);
   shoal_json_end(&j);
   shoal_json_finish(&j);
 }
@@ -586,9 +589,41 @@ static void add_written(const predictor *p, const char *path, bool csv, shoal_st
         p->n, end, p->classes, p->files.n ? "files, a line each, and " : "and ");
 }
 
-static shoal_status print_summary(const predictor *p, const shoal_predict_args *a, bool csv, FILE *out)
+static void add_written_targets(const predictor *p, const char *path, bool csv, shoal_str *s)
+{
+  const char *end = p->n == 1 ? "" : "s";
+  if (csv)
+    shoal_str_add(
+        s, "%s: %" PRIu64 " row%s, a sample each, of %" PRId64 " columns: sample, %starget, predicted, error%s\n", path,
+        p->n, end, 3 * p->classes + (p->files.n ? 2 : 1), p->files.n ? "file, " : "",
+        p->classes > 1 ? ", for each target" : "");
+  else
+    shoal_str_add(s, "%s: target and predicted of %" PRIu64 " sample%s%s\n", path, p->n, end,
+                  p->files.n ? ", and files, a line each" : "");
+}
+
+/* How many labels were known, how often they were met, and which classes were taken for which. */
+static shoal_status add_classes(const predictor *p, shoal_str *s)
 {
   char share[16];
+  if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
+    shoal_str_add(s, "no labels to compare with\n");
+  } else if (p->known + p->lost < p->n) {
+    shoal_str_add(s, "%" PRIu64 " with a label that the model does not know", p->n - p->known - p->lost);
+    if (p->unknown >= 0 && p->labels.n) add_unknown(p, s);
+    if (p->unknown >= 0 && !p->labels.n) shoal_str_add(s, ", such as %" PRId32, p->unknown);
+    shoal_str_add(s, ": not counted\n");
+  }
+  if (!p->known) return SHOAL_OK;
+  shoal_str_add(s, "accuracy %s (%" PRIu64 " of %" PRIu64 "), loss %.4f\n",
+                shoal_format_share(accuracy(p), share, sizeof share), p->correct, p->known, p->loss / (double)p->known);
+  if (p->classes <= WIDEST_TABLE) return add_table(p, s);
+  add_mistakes(p, s);
+  return SHOAL_OK;
+}
+
+static shoal_status print_summary(const predictor *p, const shoal_predict_args *a, bool csv, FILE *out)
+{
   shoal_str s = { 0 };
   shoal_status st = SHOAL_OK;
   shoal_str_add(&s, "%s on %" PRIu64 "%s sample%s of %s\n", p->network.path, p->n,
@@ -597,21 +632,12 @@ static shoal_status print_summary(const predictor *p, const shoal_predict_args *
                                        : "",
                 p->n == 1 ? "" : "s", shoal_dataset_path(p->set));
   if (p->lost) add_lost(p, &s);
-  if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
-    shoal_str_add(&s, "no labels to compare with\n");
-  } else if (p->known + p->lost < p->n) {
-    shoal_str_add(&s, "%" PRIu64 " with a label that the model does not know", p->n - p->known - p->lost);
-    if (p->unknown >= 0 && p->labels.n) add_unknown(p, &s);
-    if (p->unknown >= 0 && !p->labels.n) shoal_str_add(&s, ", such as %" PRId32, p->unknown);
-    shoal_str_add(&s, ": not counted\n");
-  }
-  if (p->known)
-    shoal_str_add(&s, "accuracy %s (%" PRIu64 " of %" PRIu64 "), loss %.4f\n",
-                  shoal_format_share(accuracy(p), share, sizeof share), p->correct, p->known,
-                  p->loss / (double)p->known);
-  if (p->known && p->classes <= WIDEST_TABLE) st = add_table(p, &s);
-  if (p->known && p->classes > WIDEST_TABLE) add_mistakes(p, &s);
-  if (a->out) add_written(p, a->out, csv, &s);
+  if (p->trained)
+    shoal_predict_print_targets(p, &s);
+  else
+    st = add_classes(p, &s);
+  if (a->out && p->trained) add_written_targets(p, a->out, csv, &s);
+  if (a->out && !p->trained) add_written(p, a->out, csv, &s);
   if (st == SHOAL_OK) shoal_str_print(&s, out);
   shoal_str_free(&s);
   return st;

@@ -139,6 +139,28 @@ void shoal_csv_command_dates(const shoal_csv_layout *l, const char *path, size_t
   end(l, path, &python, out);
 }
 
+void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const char *model, const char *columns,
+                             size_t text, shoal_str *out)
+{
+  char word[SHOAL_WORD], file[SHOAL_WORD];
+  shoal_python python;
+  const form f = form_of(l);
+  begin(l, "re, h5py, ", &python, out);
+  shoal_str_add(out,
+                "n = h5py.File(sys.argv[3]).attrs[\"feature_names\"]; n = (n.decode() if isinstance(n, bytes) else n)."
+                "split(\"\\n\"); c = {i: (t[k] == i[len(k) + 1:]).astype(int) for k in [%s] for i in n if "
+                "i.startswith(k + \"_\")}; ",
+                columns);
+  if (text < l->columns)
+    shoal_str_add(out,
+                  "w = [set(re.findall(r\"\\w+\", s.lower())) for s in t.iloc[:, %zu]]; c.update({i: [int(i[5:] in s) "
+                  "for s in w] for i in n if i.startswith(\"word_\")}); ",
+                  text);
+  shoal_str_add(out, "pandas.concat([t, pandas.DataFrame(c)], axis=1).to_csv(sys.argv[2], %s, index=False)", f.sep);
+  shoal_str_add(out, "' %s NEW %s does%s%s", shoal_shell_word(path, word), shoal_shell_word(model, file),
+                python.needs[0] ? "; it " : "", python.needs);
+}
+
 void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, shoal_str *out)
 {
   shoal_python python;

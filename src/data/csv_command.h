@@ -15,6 +15,11 @@ void shoal_csv_command_text(const shoal_csv_layout *l, const char *path, size_t 
 /** Writes days since 1970, or hours of times alone, for a column of which `text` is a date. */
 void shoal_csv_command_dates(const shoal_csv_layout *l, const char *path, size_t column, const char *text,
                              shoal_str *out);
+/** Makes the features that a model has of columns with words, as the two commands above made them for its training: those whose names
+ *  begin with the column's, and "word_..." of a text.  @param columns  their names, as a list for Python; `text` the column with
+ *  the text, or columns */
+void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const char *model, const char *columns,
+                             size_t text, shoal_str *out);
 /** Leaves out the rows in which a column is empty. */
 void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, shoal_str *out);
 /** Makes a folder NEW with a table for each word of a column that says which rows are for tests.

@@ -661,16 +661,16 @@ static bool are_few(const probe *p, size_t column)
   return 2 * n <= p->rows;
 }
 
-static bool are_texts(const probe *p, size_t column)
+/* Most cells below the first have so many words. */
+static bool are_texts(const probe *p, size_t column, size_t least)
 {
-  enum { WORDS = 4 };
   size_t texts = 0;
   for (size_t r = 1; r < p->rows; r++) {
     size_t words = 1;
     for (const char *at = cell(p, r, column); *at; at++) words += *at == ' ' && at[1] != ' ';
-    texts += words >= WORDS;
+    texts += words >= least;
   }
-  return 2 * texts > p->rows;
+  return 2 * texts >= p->rows;
 }
 
 static void note_words(const probe *p, shoal_csv_layout *l, size_t column)
@@ -678,7 +678,7 @@ static void note_words(const probe *p, shoal_csv_layout *l, size_t column)
   const bool few = are_few(p, column);
   shoal_str *list = few ? &l->few : &l->many;
   shoal_str_add(list, "%s%zu", list->len ? ", " : "", column);
-  l->text[column] = !few && are_texts(p, column);
+  l->text[column] = !few && are_texts(p, column, 4);
 }
 
 /* Features with words in the first rows, for who is told of the first of them; of the others, which have gaps. */
@@ -868,6 +868,36 @@ static size_t find_named(const shoal_csv_layout *l, const char *name, bool alike
   return l->columns;
 }
 
+/* Whether a missing feature was made of a column: "sex_male" of "sex". */
+static bool is_made_of(const char *feature, const char *column)
+{
+  const size_t n = strlen(column);
+  return n > 0 && strncmp(feature, column, n) == 0 && feature[n] == '_';
+}
+
+/* Features that were made of columns with words, of the table that the model was trained on, are made of this one's likewise. */
+static shoal_status append_known(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing, shoal_status st)
+{
+  shoal_str columns = { 0 }, command = { 0 };
+  size_t text = l->columns;
+  bool words = false;
+  for (size_t k = 0; k < missing->n; k++) words |= is_made_of(missing->at[k], "word");
+  for (size_t i = 0; i < l->columns; i++) {
+    bool made = false;
+    if (l->place[i] != SIZE_MAX || l->dropped[i] || strpbrk(l->names[i], "\"'\\")) continue;
+    for (size_t k = 0; k < missing->n && !made; k++) made = is_made_of(missing->at[k], l->names[i]);
+    if (made) shoal_str_add(&columns, "%s\"%s\"", columns.len ? ", " : "", l->names[i]);
+    if (words && text == l->columns && are_texts(p, i, 2)) text = i;
+  }
+  if (columns.len || text < l->columns) {
+    shoal_csv_command_known(l, p->path, p->like->path, columns.len ? columns.text : "", text, &command);
+    st = shoal_error_append(st, "; or make them of its columns with words, as %s", command.text);
+  }
+  shoal_str_free(&command);
+  shoal_str_free(&columns);
+  return st;
+}
+
 static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing)
 {
   char shown[48];
@@ -887,7 +917,7 @@ static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, co
                  has.len ? has.text : "", others > SHOWN ? ", ..." : "");
   shoal_str_free(&lacks);
   shoal_str_free(&has);
-  return st;
+  return append_known(p, l, missing, st);
 }
 
 /* By their names, in the order of the model. */

@@ -25,6 +25,33 @@ static void tell_thousands(const shoal_csv_table *t)
   if (found > SHOWN) shoal_info("%s: and in %zu more columns", t->args->sources[0], found - SHOWN);
 }
 
+/* Whether the first column holds whole numbers of which some come again. */
+static bool may_be_label(const shoal_csv_table *t)
+{
+  enum { VALUES = 1000 };
+  bool seen[VALUES] = { false };
+  size_t n = 0;
+  for (size_t i = 0; i < t->rows; i++) {
+    const float x = t->x[i * t->layout.features];
+    if (x < 0 || x >= VALUES || x != (float)(int)x) return false;
+    n += !seen[(int)x];
+    seen[(int)x] = true;
+  }
+  return n > 1 && 2 * n <= t->rows;
+}
+
+/* The last column was taken for the label and is always the same, as the last pixel of images behind their labels is. */
+static void warn_of_last(const shoal_csv_table *t)
+{
+  const shoal_csv_layout *l = &t->layout;
+  if (t->like || t->args->label || l->label + 1 != l->columns || t->classes.classes != 1 || l->dropped[0]) return;
+  if (may_be_label(t))
+    shoal_warn(
+        "%s: column %zu, taken for the label as it is the last, has one value in all rows: if the label is column 1, "
+        "give --label 1",
+        t->args->sources[0], l->columns);
+}
+
 /* Columns in front of the label that hold one 1 in every row together with it, and else 0: classes one-hot, of which the last
  * column was taken for the label, and the others tell it.  Returns how many there are, 0 for none. */
 static size_t find_one_hot(const shoal_csv_table *t, uint8_t *ones)
@@ -234,6 +261,7 @@ static shoal_status import_all(const shoal_import_args *a, const char *out_path)
   tell_thousands(&t);
   shoal_narrow_warn(&t.narrow, a->sources[0], shoal_csv_feature_text, drop_number, &t.layout);
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
+  warn_of_last(&t);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
   if (!roles.by_name && !is_for_predictions(a))
     SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.layout.targets ? NULL : t.y, t.test), done);

@@ -28,8 +28,8 @@ static name_word read_name(const char *path)
   name_word found = NAME_PLAIN;
   if (strncasecmp(name, "t10k", 4) == 0 && !isalnum((unsigned char)name[4])) return NAME_TEST;
   for (const char *c = name; (c = shoal_data_next_word(c, word)) != NULL;) {
-    if (strcmp(word, "train") == 0 || strcmp(word, "training") == 0) return NAME_TRAIN;
-    if (strcmp(word, "test") == 0 || strcmp(word, "testing") == 0) found = NAME_TEST;
+    if (strcmp(word, "train") == 0 || strcmp(word, "training") == 0 || strcmp(word, "tr") == 0) return NAME_TRAIN;
+    if (strcmp(word, "test") == 0 || strcmp(word, "testing") == 0 || strcmp(word, "te") == 0) found = NAME_TEST;
     if (strcmp(word, "val") == 0 || strcmp(word, "valid") == 0 || strcmp(word, "validation") == 0)
       found = NAME_VALIDATION;
   }

@@ -1,6 +1,7 @@
 /* What a file is that was given in place of a data set, or of a source of an import: known by its first bytes, so that the
  * message can name it and the command that helps. */
 #include "base/error.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
@@ -228,6 +229,17 @@ static format recognise(const unsigned char *head, size_t n)
   return table ? (format){ "a CSV file", "csv" } : (format){ "text", "text" };
 }
 
+/* Whether a text is the names of HDF5 files, one per line, as Caffe has its sources: its first line is one that is there. */
+static bool lists_files(const unsigned char *head, size_t n)
+{
+  char line[512];
+  size_t end = 0;
+  while (end < n && end < sizeof line - 1 && !strchr("\r\n", head[end])) end++;
+  snprintf(line, sizeof line, "%.*s", (int)end, (const char *)head);
+  const char *ending = strrchr(line, '.');
+  return ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".hdf5") == 0) && shoal_path_exists(line);
+}
+
 shoal_status shoal_data_refuse_source(const char *path)
 {
   unsigned char head[HEAD];
@@ -248,6 +260,10 @@ shoal_status shoal_data_refuse_source(const char *path)
   shoal_alien alien = shoal_data_find_alien(head, n);
   if (packed && is_hdf5(head, n)) alien = (shoal_alien){ "packed with gzip", "zcat FILE >NEW unpacks it" };
   if (alien.what) return refuse(path, alien);
+  SHOAL_CHECK(
+      !lists_files(head, n), SHOAL_ERR_IO,
+      "%s is a list of files: data.file takes them as they are, as in data: { file: [a.h5, b.h5] }, or by a pattern",
+      path);
   format f = recognise(head, n);
   SHOAL_CHECK(!f.what, SHOAL_ERR_IO,
               "%s is %s, not an HDF5 data set: make one of it with shoal data import %s %s -o NAME.h5", path, f.what,

@@ -215,3 +215,47 @@ def test_signs_in_hdf5():
     subprocess.run(re.search(r'0: (\S*python3 -c ".*")', r.stderr)[1], shell=True, check=True)
     run([program(), "data", "inspect", "t.h5"], base=PLAIN_ENV)
     assert [y for *_, y in rows()] == [int(i % 3 > 0) for i in range(40)] and [y for *_, y in rows("test")] == [1] * 5
+
+
+def test_table_for_a_model():
+    """What was made of columns with words is made of a new table's likewise, also where some words do not come, or others do."""
+    text = "sex,about,a,y\n" + "".join(f"{SEX[i % 2]},A {('bad', 'good')[i % 2]} film of many {i},{i},{i % 2}\n" for i in range(40))
+    refused(text, "is text", "--drop", "sex")
+    with open("NEW") as f:
+        refused(f.read(), "give each of its values a column of 1 and 0")
+    load("csv", "NEW", "--test-share", "0")
+    os.rename("t.h5", "model.h5")
+    with open("new.csv", "w") as f:
+        f.write("about,a,sex\nNo good film,7,female\nOf bad many and others,8,none\n")
+    r = load("csv", "new.csv", "--like", "model.h5", "--label", "none", code=2)
+    assert_one_error(r, "; or make them of its columns with words, as ")
+    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' new.csv NEW model.h5) does", r.stderr)[1], shell=True, check=True)
+    load("csv", "NEW", "--like", "model.h5", "--label", "none")
+    with h5py.File("t.h5") as f:
+        made = [dict(zip(f.attrs["feature_names"].decode().split("\n"), row)) for row in f["train/x"][:].tolist()]
+    assert [sorted(k for k, v in row.items() if v) for row in made] == [["a", "sex_female", "word_film", "word_good"], ["a", "word_bad", "word_many", "word_of"]]
+
+
+def test_label_in_front():
+    """Images behind their labels, without a header: the last pixel is the same in all rows."""
+    with open("t.csv", "w") as f:
+        f.write("".join(f"{i % 10},{i * 37 % 256},{i * 7 % 11},0\n" for i in range(60)))
+    assert "if the label is column 1, give --label 1" in load("csv", "t.csv").stderr
+    assert "column 1" not in load("csv", "t.csv", "--label", "1").stderr
+
+
+def test_short_names_and_lists():
+    """`x_tr` and `y_te` are for training and for tests, `outputs` are labels, and a list of files is no text."""
+    x, y = np.arange(80.).reshape(40, 2), np.arange(40) % 2
+    with h5py.File("a.h5", "w") as f:
+        f["x_tr"], f["y_tr"], f["x_te"], f["y_te"] = x, y, x[:6] + 100, y[:6]
+    assert "train/x is /x_tr" in (out := run([program(), "data", "inspect", "a.h5"], base=PLAIN_ENV).stdout) and "test/y is /y_te" in out
+    with h5py.File("b.h5", "w") as f:
+        f["inputs"], f["outputs"] = x, y
+    assert "train/y is /outputs" in run([program(), "data", "inspect", "b.h5"], base=PLAIN_ENV).stdout
+    np.savez("c.npz", x_tr=x, y_tr=y, x_te=x[:6], y_te=y[:6])
+    load("npy", "c.npz")
+    assert len(rows()) == 40 and len(rows("test")) == 6
+    with open("list.txt", "w") as f:
+        f.write("a.h5\nb.h5\n")
+    assert_one_error(run([program(), "data", "inspect", "list.txt"], base=PLAIN_ENV, code=7), "list.txt is a list of files: data.file takes them as they are")

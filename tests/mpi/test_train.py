@@ -204,7 +204,7 @@ def check_export(name, attempt, steps):
     assert shoal("trace", "export", f"runs/{name}", "--attempt", attempt).stdout == text, "-o writes what the terminal gets"
     trace = json.loads(text)
     assert trace["otherData"]["attempt"] == attempt, f'{trace["otherData"]}'
-    assert trace["otherData"]["clock_bound_ns"] > 0, f'{trace["otherData"]}'
+    assert trace["otherData"]["clock_bound_ns"] == 0, f'{trace["otherData"]}'
     named = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
     tracks = {}
     for e in trace["traceEvents"]:

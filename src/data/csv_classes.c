@@ -278,6 +278,17 @@ static shoal_status warn_lists(const shoal_csv_classes *c)
   return SHOAL_OK;
 }
 
+/* Whole numbers with gaps between them, and many of them: prices, years, amounts. */
+static void warn_quantities(const shoal_csv_classes *c, const char *path, const char *column)
+{
+  enum { MANY = 50 };
+  if (c->classes < MANY || !c->names.len) return;
+  shoal_warn("%s: column %s has %" PRId32
+             " different whole numbers, each of which becomes a class: if numbers are to be "
+             "predicted (regression), give --target %.*s",
+             path, column, c->classes, (int)strcspn(column, ","), column);
+}
+
 static shoal_status warn_odd(const shoal_csv_classes *c, bool numbers, uint64_t rows)
 {
   if (numbers) return warn_mark(c);
@@ -317,5 +328,6 @@ shoal_status shoal_csv_classes_finish(shoal_csv_classes *c, const shoal_csv_dial
               path, column, c->classes, rows,
               numbers ? "if it has numbers that are to be predicted (regression), give --target " : "",
               numbers ? (int)strcspn(column, ",") : 0, column, numbers ? "; else " : "");
+  if (numbers) warn_quantities(c, path, column);
   return warn_odd(c, numbers, rows);
 }

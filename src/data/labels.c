@@ -324,7 +324,9 @@ static size_t add_missing(const shoal_labels *l, shoal_str *out)
   const bool spread = l->distinct > 1 && l->all[l->distinct - 2].value > classes / 2; /* not by one label alone */
   if (missing >= MANY_UNTRAINED && missing > classes / 2 && spread && !l->names)
     shoal_str_add(
-        out, "; if they are no classes, renumber the labels without gaps (numpy.unique(y, return_inverse=True)[1])");
+        out,
+        "; if they are no classes, renumber the labels without gaps (numpy.unique(y, return_inverse=True)[1]), or, if "
+        "they are numbers that are to be predicted (regression), make them targets: floats in /train/targets");
   if (smallest->value == 1 && !l->names) shoal_str_add(out, "; if the labels count from 1, subtract 1");
   if (mark && is_class(l, mark->value))
     shoal_str_add(out,

@@ -176,12 +176,20 @@ static shoal_status take_node(shoal_import *im, int i)
   return o->take(im, n);
 }
 
+/* How an export of ours (onnx.c) ends that predicts numbers: outputs get the mean and standard deviation of the targets back. */
+static bool rescales(const shoal_import *im, const shoal_onnx_node *n)
+{
+  const char *by = n->ins == 2 && n->in[1] >= 0 ? im->g.value[n->in[1]].name : "";
+  return strcmp(by, "target/mean") == 0 || strcmp(by, "target/std") == 0;
+}
+
 /* The logits: what the first output is before a softmax.  Others that are the same, such as probabilities, are no news. */
 static int before_softmax(const shoal_import *im, int v)
 {
   while (im->g.value[v].producer >= 0) {
     const shoal_onnx_node *n = &im->g.node[im->g.value[v].producer];
-    bool passes = strcmp(n->op, "Softmax") == 0 || strcmp(n->op, "LogSoftmax") == 0 || strcmp(n->op, "Identity") == 0;
+    bool passes = strcmp(n->op, "Softmax") == 0 || strcmp(n->op, "LogSoftmax") == 0 || strcmp(n->op, "Identity") == 0 ||
+                  rescales(im, n);
     if (!passes || n->ins < 1 || n->in[0] < 0 || n->domain[0]) break;
     v = n->in[0];
   }

@@ -33,12 +33,12 @@ shoalread_kind shoalread_data_kind(const shoalread_data *d);
 uint64_t shoalread_data_samples(const shoalread_data *d, shoalread_split split); /* 0: there is no such split */
 /** Shape of a sample: [channels, height, width] or [features]; of text [1], a token.  Returns the number of dimensions. */
 int shoalread_data_shape(const shoalread_data *d, int64_t shape[4]);
-int64_t shoalread_data_classes(const shoalread_data *d);
+int64_t shoalread_data_classes(const shoalread_data *d); /* of data with numbers to be predicted: these of a sample */
 const char *shoalread_data_class_names(const shoalread_data *d); /* one per line; NULL: the classes are their numbers */
 /** Mean and standard deviation of the training split, n values each: one per channel or feature, or one for all. */
 void shoalread_data_scale(const shoalread_data *d, size_t *n, const double **mean, const double **std);
 /** Reads samples [first, first + n) as stored, not normalised: x [n][elements], y [n], or NULL if labels are not wanted.  A label of
- *  text is the next token. */
+ *  text is the next token; data with numbers to be predicted has no labels. */
 int shoalread_data_read(shoalread_data *d, shoalread_split split, uint64_t first, uint64_t n, float *x, int32_t *y);
 
 /* ---- checkpoints ---- */

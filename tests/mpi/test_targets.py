@@ -99,7 +99,10 @@ def test_targets_predicted(work):
     assert np.array(scale) == pytest.approx(np.array([y.mean(0), y.std(0)]), rel=1e-12)
     graph = onnx_numpy.run(onnx_numpy.load("model.onnx"), data["test"][0].astype("f4"))
     assert list(graph) == ["predictions"] and graph["predictions"] == pytest.approx(got, rel=1e-5)
-    facts, _ = safetensors("model.safetensors")
+    facts, tensors = safetensors("model.safetensors")
+    shoal("model", "import", "model.onnx", "-o", "back.yaml")
+    _, back = safetensors("back.safetensors")
+    assert set(back) == set(tensors) and all(np.array_equal(back[k], tensors[k]) for k in tensors)
     assert facts["target_names"] == "price\nrent" and facts["targets"] == "2" and "classes" not in facts
     assert np.array(facts["target_std"].split(","), "f8") == pytest.approx(scale[1], rel=1e-8)
     lines = run([sys.executable, f"{ROOT}/docs/predict.py", "model.h5", "homes.h5"]).stdout.splitlines()

@@ -131,6 +131,19 @@ def test_cuda_resume(glyphs):
     assert diff(newest("cpu"), newest("cuda")).returncode == 7, "the comparison can fail"
 
 
+def test_cuda_targets(work):
+    """Numbers that are predicted: losses and errors of a GPU are those of the CPU."""
+    with open("t.csv", "w") as f:
+        f.write("a,b,y\n" + "".join(f"{i % 7},{i % 11},{100 + 3 * (i % 7) - 2 * (i % 11) + i % 3}\n" for i in range(120)))
+    sets_of = lambda loss: [*sets(data__file="t.h5", model__name="mlp", model__widths="[9]", model__loss=loss, data__batch=20, optim__lr=0.05, run__epochs=2)]
+    shoal(*"data import csv t.csv --target y -o t.h5".split())
+    for loss in ("mse", "mae"):
+        train(1, f"{loss}-cpu", *sets_of(loss), *sets(device="cpu"))
+        train_cuda(1, f"{loss}-cuda", *sets_of(loss))
+        for name in ("train_loss", "test_loss", "test_rmse", "test_mae", "test_r2"):
+            assert_losses(f"{loss}-cpu", f"{loss}-cuda", name, 1e-5)
+
+
 def uuid(number):
     return f"GPU-00000000-0000-0000-0000-0000000000{number + 1:02x}"
 

@@ -97,6 +97,17 @@ def test_refused(text, args, words):
     assert_one_error(load(text, *args, code=None), words)
 
 
+def test_whole_prices():
+    """Few enough to be classes, and too many to be meant so: a warning has the way."""
+    text = HEAD + "".join(f"{i}.5,{i % 7},{100000 + 500 * (i % 60)}\n" for i in range(240))
+    told = 'column 3, "price" has 60 different whole numbers, each of which becomes a class: if numbers are to be predicted (regression), give --target 3'
+    assert told in load(text).stderr
+    assert "--target" not in load(text, "--target", "price").stderr + load(ROWS.replace("price", "y"), "--label", "rooms").stderr
+    with h5py.File("h.h5", "w") as f:
+        f["train/x"], f["train/y"] = np.zeros((300, 2), "f4"), 1000 + 7 * np.arange(300)
+    assert "if they are numbers that are to be predicted (regression), make them targets" in shoal("data", "inspect", "h.h5").stderr
+
+
 def test_options():
     r = load(ROWS, "--target", "price", "--label", "rooms", code=2)
     assert_one_error(r, "--label is for a column of classes, --target for columns of numbers that are to be predicted")

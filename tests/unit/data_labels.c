@@ -71,8 +71,10 @@ static void test_refused(void)
   REFUSED(summary(3, 4, (int64_t[]){ 1, 2, 3, 3 }, 0, NULL),
           "2 labels of /train/y are not in 0 to 2, the first is 3 of "
           "sample 2; classes count from 0: subtract 1");
+  REFUSED(summary(0, 4, (int64_t[]){ 1, -1, 1, -1 }, 0, NULL),
+          "the first is -1 of sample 1; if -1 and 1 are the two classes, renumber them from 0");
   REFUSED(
-      summary(0, 4, (int64_t[]){ 1, -1, 1, -1 }, 0, NULL),
+      summary(0, 4, (int64_t[]){ 2, -1, 1, -1 }, 0, NULL),
       "the first is -1 of sample 1; if they mark samples without a label, remove these; if they are a class, renumber");
   REFUSED(summary(0, 2, (int64_t[]){ 0, 1 }, 2, (int64_t[]){ 0, -5 }), "/test/y are not in 0 to 1, the first is -5 of "
                                                                        "sample 1");

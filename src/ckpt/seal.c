@@ -323,19 +323,21 @@ static shoal_status look_at_ends(int fd, const char *path, uint64_t *size, seal_
   SHOAL_TRY(shoal_ckpt_read_at(fd, path, 0, first, n));
   SHOAL_TRY(shoal_refuse_alien_weights(path, first, n));
   SHOAL_CHECK(memcmp(first, signature, sizeof signature) == 0, SHOAL_ERR_IO,
-              "%s is not an HDF5 file (%" PRIu64
-              " bytes), as checkpoints of Shoal are; weights of other programs are read as safetensors or ONNX",
+              "%s is not an HDF5 file (%" PRIu64 " bytes), as checkpoints of Shoal are; safetensors and ONNX of other "
+              "programs are weights that a run begins with, "
+              "by model.weights",
               path, *size);
   bool sealed = *size > sizeof *s;
   if (sealed) {
     SHOAL_TRY(shoal_ckpt_read_at(fd, path, *size - sizeof *s, s, sizeof *s));
     sealed = memcmp(s->magic, magic, sizeof magic) == 0;
   }
-  SHOAL_CHECK(sealed, SHOAL_ERR_IO,
-              "%s does not end with the seal of a finished checkpoint (%" PRIu64
-              " bytes): it was cut short, changed by another program, or is a model that `shoal ckpt export` wrote for "
-              "others; copy it again, or give the run or its checkpoint",
-              path, *size);
+  SHOAL_CHECK(
+      sealed, SHOAL_ERR_IO,
+      "%s does not end with the seal of a finished checkpoint (%" PRIu64
+      " bytes): it was cut short, changed by another program, or is something else, as a data set or a model that "
+      "`shoal ckpt export` wrote for others; copy it again, or give the run or its checkpoint",
+      path, *size);
   return SHOAL_OK;
 }
 

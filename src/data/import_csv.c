@@ -89,6 +89,42 @@ static shoal_status warn_of_one_hot(const shoal_csv_table *t)
   return SHOAL_OK;
 }
 
+/* Whether a feature has one value for each class, and another one for every other; value [classes] is scratch. */
+static bool names_classes(const shoal_csv_table *t, size_t feature, float *value)
+{
+  const int32_t classes = t->classes.classes;
+  for (int32_t c = 0; c < classes; c++) value[c] = NAN;
+  for (size_t i = 0; i < t->rows; i++) {
+    const float x = t->x[i * t->layout.features + feature];
+    float *of_class = &value[t->y[i]];
+    if (!isnan(*of_class) && *of_class != x) return false;
+    *of_class = x;
+  }
+  for (int32_t c = 0; c < classes; c++)
+    for (int32_t k = 0; k < c; k++)
+      if (value[c] == value[k]) return false;
+  return true;
+}
+
+/* The label in another form beside itself, such as the number of a class beside its name, tells it to any model. */
+static shoal_status warn_of_label_twice(const shoal_csv_table *t)
+{
+  enum { MOST = 1000, ROWS = 4 }; /* classes; rows of each, so that it is no chance */
+  const int32_t classes = t->classes.classes;
+  char text[80];
+  float *value;
+  if (t->like || classes < 2 || classes > MOST || t->rows < ROWS * (size_t)classes) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC((size_t)classes, &value));
+  for (size_t k = 0; k < t->layout.features && t->layout.features > 1; k++)
+    if (names_classes(t, k, value)) {
+      const size_t column = shoal_csv_feature_column(&t->layout, k);
+      shoal_warn("%s: column %s has one value for each class: if it is the label in another form, give --drop %zu",
+                 t->args->sources[0], shoal_csv_column_text(&t->layout, column, text, sizeof text), column + 1);
+    }
+  free(value);
+  return SHOAL_OK;
+}
+
 /* "labels become classes 0 to 99 in sorted order: a, b, c, d, e, f, ... (100 in all)" */
 static void tell_classes(const shoal_csv_table *t)
 {
@@ -263,6 +299,7 @@ static shoal_status import_all(const shoal_import_args *a, const char *out_path)
   SHOAL_TRY_GOTO(st, map_labels(&t), done);
   warn_of_last(&t);
   SHOAL_TRY_GOTO(st, warn_of_one_hot(&t), done);
+  SHOAL_TRY_GOTO(st, warn_of_label_twice(&t), done);
   if (!roles.by_name && !is_for_predictions(a))
     SHOAL_TRY_GOTO(st, shoal_import_split(a, t.rows, t.layout.targets ? NULL : t.y, t.test), done);
   SHOAL_TRY_GOTO(st, judge_targets(&t), done);

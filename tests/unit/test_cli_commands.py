@@ -259,3 +259,18 @@ def test_short_names_and_lists():
     with open("list.txt", "w") as f:
         f.write("a.h5\nb.h5\n")
     assert_one_error(run([program(), "data", "inspect", "list.txt"], base=PLAIN_ENV, code=7), "list.txt is a list of files: data.file takes them as they are")
+
+
+def test_label_twice():
+    """The number of a class beside its name, or the other one of two columns one-hot; not a feature that only goes with the class."""
+    def table(other):
+        return "a,b,kind\n" + "".join(f"{i},{other(i)},{('cat', 'dog', 'ant')[i % 3]}\n" for i in range(40))
+
+    for other, warned in ((lambda i: i % 3 * 7, True), (lambda i: i % 3 + (i == 30), False), (lambda i: min(i % 3, 1), False)):
+        with open("t.csv", "w") as f:
+            f.write(table(other))
+        words = 'column 2, "b" has one value for each class: if it is the label in another form, give --drop 2'
+        assert (words in load("csv", "t.csv").stderr) == warned
+    with open("t.csv", "w") as f:
+        f.write("a,up,down\n" + "".join(f"{i},{i % 2},{1 - i % 2}\n" for i in range(40)))
+    assert 'column 2, "up" has one value for each class' in load("csv", "t.csv").stderr

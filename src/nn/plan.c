@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "nn/model_impl.h"
 #include "nn/plan_impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +155,7 @@ static shoal_status differentiate_factors(const shoal_plan *p, int i, const shoa
 
 /* ---- forward ---- */
 
-static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, bool new_weights)
+static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, bool multiplies)
 {
   shoal_planned *q = &p->node[i];
   shoal_op_args a;
@@ -162,7 +163,7 @@ static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *param
     if (q->entry[k] >= 0)
       SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
                                             slot_at(p, q->entry[k])));
-  if (p->model->node[i].rank > 0 && new_weights) SHOAL_TRY(multiply_factors(p, i, params));
+  if (p->model->node[i].rank > 0 && multiplies) SHOAL_TRY(multiply_factors(p, i, params));
   fill_args(p, i, params, &a);
   return q->op->forward(q->op, &a);
 }
@@ -206,7 +207,6 @@ static shoal_status find_loss(shoal_plan *p)
                                p->result.at));
   if (p->training && p->dense_logits >= 0)
     SHOAL_TRY(ops->from_dense(p->backend, &last->shape, &last->format, dlogits, slot_at(p, p->node[p->logits].dy)));
-  p->loss_ready = p->training;
   return SHOAL_OK;
 }
 
@@ -220,6 +220,39 @@ shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score)
   if (sum->left_out && score->left_out == 0) score->first_left_out = sum->first_left_out;
   score->left_out += sum->left_out;
   return SHOAL_OK;
+}
+
+/* What a part of the step asks for. */
+typedef struct {
+  shoal_plan *p;
+  const shoal_params *params;
+  shoal_part part;
+} asking;
+
+static shoal_status run_part(const asking *a, const char *name, shoal_status (*ask)(void *))
+{
+  const shoal_plan *p = a->p;
+  return p->parts && !p->span ? shoal_parts_run(p->parts, &a->part, name, ask, (void *)(uintptr_t)a)
+                              : ask((void *)(uintptr_t)a);
+}
+
+static asking ask_for(shoal_plan *p, const shoal_params *params)
+{
+  return (asking){ p, params, { params->w, params->g, params->stats, params->products, p->x, .from = -1, .to = -1 } };
+}
+
+static shoal_status ask_forward(void *context)
+{
+  const asking *a = context;
+  shoal_plan *p = a->p;
+  for (int i = 0; i < p->model->nodes; i++) {
+    if (!p->node[i].op) continue;
+    uint64_t t0 = span_begin(p);
+    SHOAL_TRY(forward_node(p, i, a->params, a->part.multiplies));
+    span_end(p, i, false, t0);
+    shoal_backend_poll(p->backend);
+  }
+  return a->part.labelled ? find_loss(p) : SHOAL_OK;
 }
 
 shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const shoal_address *at, const float *x,
@@ -241,18 +274,36 @@ shoal_status shoal_plan_forward(shoal_plan *p, const shoal_params *params, const
   p->x = x;
   p->loss_ready = false;
   SHOAL_TRY(set_now(p, at, y, grad_scale));
-  for (int i = 0; i < p->model->nodes; i++) {
-    if (!p->node[i].op) continue;
-    uint64_t t0 = span_begin(p);
-    SHOAL_TRY(forward_node(p, i, params, new_weights));
-    span_end(p, i, false, t0);
-    shoal_backend_poll(p->backend);
-  }
-  if (y) SHOAL_TRY(find_loss(p));
+  asking a = ask_for(p, params);
+  a.part.labelled = y != NULL;
+  a.part.multiplies = new_weights && p->model->products;
+  SHOAL_TRY(run_part(&a, "forward", ask_forward));
+  p->loss_ready = y && p->training;
   return y && score ? shoal_plan_score(p, score) : SHOAL_OK;
 }
 
 /* ---- backward ---- */
+
+/* Backward is a sequence of pieces, two of each node, from the last to the first: the gradients of its weights, so that their
+ * exchange can start while the rest is computed, and those of its inputs. */
+static int pieces_of(const shoal_plan *p)
+{
+  return 2 * p->model->nodes;
+}
+
+static const shoal_planned *node_of(const shoal_plan *p, int piece)
+{
+  return &p->node[p->model->nodes - 1 - piece / 2];
+}
+
+/* The ranges that are final behind a piece. */
+static int ranges_behind(const shoal_plan *p, int piece, int *first)
+{
+  const shoal_planned *q = node_of(p, piece);
+  if (!q->op || !q->backward || piece % 2 != q->op->dw_with_dx) return 0;
+  *first = q->first_range;
+  return q->ranges;
+}
 
 /* The end of a range was just written, so looking at it costs next to nothing. */
 static shoal_status look(const shoal_plan *p, int r, const shoal_params *params)
@@ -261,37 +312,69 @@ static shoal_status look(const shoal_plan *p, int r, const shoal_params *params)
   return p->backend->ops->find_bad(p->backend, end.count, params->g + end.offset, (size_t *)p->bad.at + r);
 }
 
-static shoal_status announce_node(const shoal_plan *p, int i, const shoal_params *params, shoal_announce_fn announce,
-                                  void *ctx)
+static shoal_status backward_of_weights(const shoal_plan *p, int i, const shoal_planned *q, const shoal_params *params,
+                                        const shoal_op_args *a)
 {
-  const shoal_planned *q = &p->node[i];
-  for (int r = q->first_range; announce && r < q->first_range + q->ranges; r++) {
-    SHOAL_TRY(look(p, r, params));
-    SHOAL_TRY(announce(ctx, p->range[r].offset, p->range[r].count, (size_t *)p->bad.at + r));
-  }
-  return SHOAL_OK;
+  if (!q->op->backward_weights) return SHOAL_OK;
+  SHOAL_TRY(q->op->backward_weights(q->op, a));
+  return q->dproduct >= 0 ? differentiate_factors(p, i, params) : SHOAL_OK;
 }
 
-/* Weight gradients first, so that their exchange can start while the rest is computed. */
-static shoal_status backward_node(shoal_plan *p, int i, shoal_params *params, shoal_announce_fn announce, void *ctx)
+static shoal_status backward_of_inputs(const shoal_plan *p, int i, const shoal_planned *q, const shoal_op_args *a)
 {
-  shoal_planned *q = &p->node[i];
-  shoal_op_args a;
-  fill_args(p, i, params, &a);
-  if (q->op->backward_weights) {
-    SHOAL_TRY(q->op->backward_weights(q->op, &a));
-    if (q->dproduct >= 0) SHOAL_TRY(differentiate_factors(p, i, params));
-  }
-  if (!q->op->dw_with_dx && q->ranges > 0) {
-    SHOAL_TRY(announce_node(p, i, params, announce, ctx));
-    shoal_backend_poll(p->backend);
-  }
-  if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, &a));
-  if (q->op->dw_with_dx) SHOAL_TRY(announce_node(p, i, params, announce, ctx));
+  if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, a));
   for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
     if (q->sum[k].from >= 0)
       SHOAL_TRY(p->backend->ops->add(p->backend, q->sum[k].n, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));
   return SHOAL_OK;
+}
+
+static shoal_status ask_piece(shoal_plan *p, int piece, const shoal_params *params, bool looks)
+{
+  const int i = p->model->nodes - 1 - piece / 2;
+  const shoal_planned *q = &p->node[i];
+  shoal_op_args a;
+  int first = 0;
+  if (!q->op || !q->backward) return SHOAL_OK;
+  fill_args(p, i, params, &a);
+  if (piece % 2 == 0) {
+    p->span_t0 = span_begin(p);
+    SHOAL_TRY(backward_of_weights(p, i, q, params, &a));
+  } else {
+    SHOAL_TRY(backward_of_inputs(p, i, q, &a));
+    span_end(p, i, true, p->span_t0);
+  }
+  const int n = looks ? ranges_behind(p, piece, &first) : 0;
+  for (int r = first; r < first + n; r++) SHOAL_TRY(look(p, r, params));
+  shoal_backend_poll(p->backend);
+  return SHOAL_OK;
+}
+
+static shoal_status ask_backward(void *context)
+{
+  const asking *a = context;
+  for (int k = a->part.from; k < a->part.to; k++) SHOAL_TRY(ask_piece(a->p, k, a->params, a->part.looks));
+  return SHOAL_OK;
+}
+
+static shoal_status announce_behind(const shoal_plan *p, int piece, shoal_announce_fn announce, void *ctx)
+{
+  int first = 0, n = announce ? ranges_behind(p, piece, &first) : 0;
+  for (int r = first; r < first + n; r++)
+    SHOAL_TRY(announce(ctx, p->range[r].offset, p->range[r].count, (size_t *)p->bad.at + r));
+  return SHOAL_OK;
+}
+
+/* Behind the next piece whose ranges are waited for.  What is not recorded is announced at once. */
+static int end_of_part(const shoal_plan *p, int from)
+{
+  int first = 0;
+  for (int k = from; k < pieces_of(p); k++) {
+    const int n = ranges_behind(p, k, &first);
+    for (int r = first; r < first + n; r++)
+      if (!p->parts || p->ends[r]) return k + 1;
+  }
+  return pieces_of(p);
 }
 
 shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_announce_fn announce, void *ctx)
@@ -300,14 +383,22 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_anno
               "model %s: backward without a forward in training mode and with labels before it", p->model->name);
   SHOAL_CHECK(params->g, SHOAL_ERR_ARG, "model %s: backward with parameters that have no gradients", p->model->name);
   p->loss_ready = false;
-  for (int i = p->model->nodes - 1; i >= 0; i--) {
-    if (!p->node[i].op || !p->node[i].backward) continue;
-    uint64_t t0 = span_begin(p);
-    SHOAL_TRY(backward_node(p, i, params, announce, ctx));
-    span_end(p, i, true, t0);
-    shoal_backend_poll(p->backend);
+  asking a = ask_for(p, params);
+  a.part.looks = announce != NULL;
+  for (int from = 0, number = 1; from < pieces_of(p); from = a.part.to, number++) {
+    char name[32];
+    a.part.from = from;
+    a.part.to = end_of_part(p, from);
+    snprintf(name, sizeof name, "backward, part %d", number);
+    SHOAL_TRY(run_part(&a, name, ask_backward));
+    for (int k = from; k < a.part.to; k++) SHOAL_TRY(announce_behind(p, k, announce, ctx));
   }
   return SHOAL_OK;
+}
+
+void shoal_plan_end_parts(shoal_plan *p, const bool *ends)
+{
+  memcpy(p->ends, ends, p->n_ranges * sizeof *ends);
 }
 
 /* ---- queries ---- */

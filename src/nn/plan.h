@@ -86,6 +86,11 @@ shoal_status shoal_plan_output(shoal_plan *p, int node, float *out);
 typedef void (*shoal_layer_span_fn)(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_t t1_ns);
 void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 
+/** Says behind which ranges, in the order of announcements, something begins that should not wait: where the backend records, a
+ *  part of backward ends there, and what it makes final is announced once it was launched.  `ends` [n ranges] is copied.
+ *  Preset: the whole of backward is one part. */
+void shoal_plan_end_parts(shoal_plan *p, const bool *ends);
+
 /* Plans of one model, kept by (batch, mode). */
 typedef struct shoal_plans shoal_plans;
 shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out);
@@ -93,5 +98,7 @@ shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode
 /** Creates the training plans that `as` has (of another form of the same model), so that no step needs to create
  *  one. */
 shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as);
+/** As shoal_plan_end_parts, for all plans in TRAIN mode, also those to be made: they have the same ranges. */
+shoal_status shoal_plans_end_parts(shoal_plans *c, size_t n, const bool *ends);
 void shoal_plans_destroy(shoal_plans *c);
 #endif

@@ -11,6 +11,7 @@
 
 /* Slots per node at most: output, saved, gradient of a product, and an entry and dx of each input; a few for all. */
 enum { SLOTS_PER_NODE = 3, SLOTS_PER_INPUT = 2, SLOTS_MORE = 8 };
+enum { PARTS_KEPT = 4 }; /* recordings of one part: two rooms of the input, for two sets of weights */
 
 int shoal_plan_add_slot(shoal_plan *p, size_t bytes, int birth, int death)
 {
@@ -181,6 +182,9 @@ static shoal_status allocate_all(shoal_plan *p)
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, sizeof(shoal_loss), &p->result));
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, p->n_ranges * sizeof(size_t), &p->bad));
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_DEVICE, now, &p->now));
+  SHOAL_TRY(SHOAL_ALLOC(p->n_ranges, &p->ends));
+  if (p->backend->records)
+    SHOAL_TRY(shoal_parts_create(p->backend, PARTS_KEPT * (p->n_ranges + 2), &p->parts)); /* forward, and a rest */
   SHOAL_TRY(shoal_alloc(1, now, "what changes from step to step", (void **)&p->set));
   return allocate(p, SHOAL_MEMORY_DEVICE, p->bytes, &p->memory);
 }
@@ -246,12 +250,14 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
 void shoal_plan_destroy(shoal_plan *p)
 {
   if (!p) return;
+  shoal_parts_destroy(p->parts);
   for (int i = 0; p->node && i < p->model->nodes; i++) shoal_op_destroy(p->node[i].op);
   p->backend->ops->release(p->backend, &p->result);
   p->backend->ops->release(p->backend, &p->now);
   p->backend->ops->release(p->backend, &p->bad);
   p->backend->ops->release(p->backend, &p->memory);
   free(p->set);
+  free(p->ends);
   free(p->node);
   free(p->slot);
   free(p->range);

@@ -4,6 +4,7 @@
  * (a flatten of a dense tensor, dropout in evaluation) have no operation: their value is an alias of their input. */
 #ifndef SHOAL_NN_PLAN_IMPL_H
 #define SHOAL_NN_PLAN_IMPL_H
+#include "nn/parts.h"
 #include "nn/place.h"
 #include "nn/plan.h"
 
@@ -55,6 +56,8 @@ struct shoal_plan {
   bool has_loss;    /* the output is [..., classes] */
   shoal_range *range;
   size_t n_ranges;
+  bool *ends;          /* [n_ranges] a recorded part of backward ends behind it */
+  shoal_parts *parts;  /* NULL: the backend does not record */
   shoal_memory memory; /* of all slots */
   shoal_memory result; /* shoal_loss, pinned: of the last forward */
   shoal_memory now;    /* shoal_plan_now of the last forward ... */
@@ -71,6 +74,7 @@ struct shoal_plan {
   uint64_t seen_version, version;
   shoal_layer_span_fn span;
   void *span_context;
+  uint64_t span_t0; /* of the node that is being differentiated */
 };
 
 /** Of what the outputs of a batch are compared with. */

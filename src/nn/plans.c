@@ -1,7 +1,9 @@
 /* The plans of one model, by batch size and mode.  A run needs three or four (full batch, short last batch, their
  * evaluation), so a list suffices. */
+#include "base/mem.h"
 #include "nn/plan.h"
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   int64_t batch;
@@ -14,6 +16,7 @@ struct shoal_plans {
   shoal_model *model;
   entry *entries;
   size_t n;
+  bool *ends; /* NULL: not said */
 };
 
 shoal_status shoal_plans_create(shoal_backend *b, const shoal_model *m, shoal_plans **out)
@@ -42,6 +45,7 @@ shoal_status shoal_plans_get(shoal_plans *c, int64_t batch, shoal_plan_mode mode
   c->entries = more;
   entry e = { .batch = batch, .mode = mode };
   SHOAL_TRY(shoal_plan_create(c->backend, c->model, batch, mode, &e.plan));
+  if (c->ends && mode == SHOAL_PLAN_TRAIN) shoal_plan_end_parts(e.plan, c->ends);
   c->entries[c->n++] = e;
   *out = e.plan;
   return SHOAL_OK;
@@ -56,11 +60,23 @@ shoal_status shoal_plans_match(shoal_plans *c, const shoal_plans *as)
   return SHOAL_OK;
 }
 
+shoal_status shoal_plans_end_parts(shoal_plans *c, size_t n, const bool *ends)
+{
+  free(c->ends);
+  c->ends = NULL;
+  SHOAL_TRY(SHOAL_ALLOC(n, &c->ends));
+  memcpy(c->ends, ends, n * sizeof *ends);
+  for (size_t i = 0; i < c->n; i++)
+    if (c->entries[i].mode == SHOAL_PLAN_TRAIN) shoal_plan_end_parts(c->entries[i].plan, ends);
+  return SHOAL_OK;
+}
+
 void shoal_plans_destroy(shoal_plans *c)
 {
   if (!c) return;
   for (size_t i = 0; i < c->n; i++) shoal_plan_destroy(c->entries[i].plan);
   free(c->entries);
+  free(c->ends);
   shoal_model_destroy(c->model);
   free(c);
 }

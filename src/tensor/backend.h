@@ -56,6 +56,8 @@ typedef struct {
   bool average;             /* false: only measure the distance */
 } shoal_meet_args;
 
+typedef struct shoal_recording shoal_recording;
+
 typedef struct {
   /* required */
   /* Zeroed, 64-byte aligned; 0 bytes are allowed.  release waits for what uses the memory; it also takes memory that was never
@@ -152,6 +154,15 @@ typedef struct {
                        float *distance);
   /* u = base - x;  c = c - u;  base = c;  x = c;  largest[k] = max |u| over block k.  largest [blocks]: PINNED */
   shoal_status (*fold)(shoal_backend *b, size_t n, float *x, float *c, float *base, float *largest);
+
+  /* Recordings, if the backend `records`; else NULL.  What is asked for between record and recorded is kept with its arguments, and
+   * done by each replay.  Meanwhile only operations, gemm and what arenas have from `softmax_xent` on may be called, as far as it reads
+   * no host memory but its arguments and needs no more memory of the backend's own than the same call before.  A recording names
+   * memory of the caller, which may be released first, but not replayed then; it is worthless once `moved` has changed. */
+  shoal_status (*record)(shoal_backend *b, const char *name);        /* the name is for reports; copied */
+  shoal_status (*recorded)(shoal_backend *b, shoal_recording **out); /* out NULL: what was recorded is dropped */
+  shoal_status (*replay)(shoal_backend *b, const shoal_recording *r);
+  void (*forget)(shoal_backend *b, shoal_recording *r); /* waits for its replays */
   void (*close)(shoal_backend *b);
 } shoal_backend_ops;
 
@@ -162,6 +173,9 @@ struct shoal_backend {
   bool host_memory;                /* the host reaches all of its memory: windows show the memory itself */
   int device;                      /* as it was opened with */
   const char *card;                /* name of the device, "NVIDIA H200"; NULL: it computes on the host */
+  bool records;                    /* it can, and was asked to */
+  bool recording;                  /* between record and recorded: there is no progress */
+  uint64_t moved;                  /* raised when memory of its own goes to another place */
   void (*progress)(void *context); /* called between primitives, about every 2 ms if their length permits; or NULL */
   void *progress_context;
   /* Called again and again while a function waits for a device, with the seconds of it, those left out in which this process
@@ -181,6 +195,7 @@ typedef struct {
   int threads;      /* >= 1 */
   int device;       /* number of a device of shoal_backend_devices */
   shoal_products products;
+  bool graphs; /* cuda: parts of a step are recorded, if they are asked for again and again (nn/parts.h) */
 } shoal_backend_options;
 /** @return ERR_UNSUPPORTED says how to build it, or that it has not those products; ERR_DEVICE what is missing */
 shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
@@ -195,7 +210,7 @@ size_t shoal_backend_names(const char *const **out); /* those built in */
 bool shoal_backend_built(const char *name);
 static inline void shoal_backend_poll(shoal_backend *b)
 {
-  if (b->progress) b->progress(b->progress_context);
+  if (b->progress && !b->recording) b->progress(b->progress_context);
 }
 /** What has been asked of the backend so far. */
 static inline shoal_event shoal_backend_mark(shoal_backend *b)

@@ -144,6 +144,11 @@ static const shoal_option run_options[] = {
     "mantissa, bf16 to 7 bits, to which results of convolutions are rounded, too. Sums, weights and activations stay "
     "f32.",
     "NVIDIA, A100 whitepaper, 2020; Kalamkar et al., 2019", .when = "device=cuda|auto" },
+  { "cuda.graphs", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Record forward, and backward up to each exchange, as CUDA graphs when they come the second time, and launch these "
+    "from then on: "
+    "less work for the host. Not run on hardware yet.",
+    "NVIDIA, CUDA C++ Programming Guide, CUDA graphs", .when = "device=cuda|auto" },
   { "fault.rank", SHOAL_OPT_INT, "0", NULL, "[0,inf)", "Fault hooks act on this rank (with --allow-faults).", NULL },
   { "fault.stop_step", SHOAL_OPT_INT, "-1", "step", NULL, "Fault hook: send USR1 to the rank when this step begins.",
     NULL },

@@ -297,8 +297,10 @@ shoal_status shoal_session_open_backend(shoal_session *s)
                  shoal_config_string(s->world.config, "cuda.products"), device);
     products = SHOAL_PRODUCTS_F32;
   }
+  const bool graphs = shoal_config_bool(s->world.config, "cuda.graphs");
+  if (!gpu && graphs && shoal_session_is_root(s)) shoal_warn("cuda.graphs does nothing on backend %s", device);
   const shoal_backend_options o = {
-    .name = device, .threads = p->on->threads, .device = p->device, .products = products
+    .name = device, .threads = p->on->threads, .device = p->device, .products = products, .graphs = graphs && gpu
   };
   SHOAL_TRY(shoal_backend_open_as(&o, &s->run.backend));
   if (strcmp(device, "cpu") == 0)

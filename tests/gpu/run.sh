@@ -47,4 +47,19 @@ else
   lost() { timeout 120 mpiexec -n 2 --oversubscribe --bind-to none sh -c "'$build/tests/simgpu.nccl' lost; sleep 20" 2>&1 | grep "told: rank 1"; }
   if ((gpus >= 2)); then try sums.lost lost; fi
 fi
+# A run with CUDA graphs has the bits of one without.
+if ! cmake --build "$build" --target shoal >"$build/shoal.log" 2>&1; then
+  echo "graphs: skipped, shoal was not built; see $build/shoal.log"
+else
+  runs=$(mktemp -d) shoal=$(realpath "$build/src/cli/shoal")
+  "$shoal" data synth glyphs -o "$runs/glyphs.h5" --train 600 --test 100 >/dev/null
+  graphs() { # graphs false|true
+    (cd "$runs" && "$shoal" train --set run.name="$1" --set device=cuda --set cuda.graphs="$1" --set data.file=glyphs.h5 \
+      --set model.name=resnet20 --set run.epochs=2 --set optim.schedule=cosine --set ckpt.keep=1)
+  }
+  try graphs.off graphs false
+  try graphs.on graphs true
+  try graphs.same "$shoal" ckpt diff "$runs"/runs/{false,true}/ckpt/step-*.h5
+  rm -rf "$runs"
+fi
 exit $failed

@@ -5,6 +5,7 @@
 struct cublasContext {
   cudaStream_t stream;
   cublasMath_t math;
+  char *workspace;
 };
 
 namespace
@@ -19,7 +20,9 @@ cublasStatus_t multiply(cublasHandle_t h, const char *name, cublasOperation_t ta
   if (!m || !n) return CUBLAS_STATUS_SUCCESS;
   const float p = *alpha, q = *beta; /* host pointers: read now */
   sim::ranges r;
+  if (!h->workspace) sim::mistake("%s: without a workspace, which graphs need", name);
   x.touches(r, c);
+  r.writes(h->workspace, 1);
   sim::submit(h->stream, name, r, [=] {
     for (int j = 0; j < n; j++)
       for (int i = 0; i < m; i++) {
@@ -47,6 +50,14 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t h)
 cublasStatus_t cublasSetStream_v2(cublasHandle_t h, cudaStream_t s)
 {
   h->stream = s;
+  h->workspace = nullptr; /* so does cuBLAS */
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *workspace, size_t bytes)
+{
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 || bytes < size_t(4) << 20) return CUBLAS_STATUS_INVALID_VALUE;
+  h->workspace = static_cast<char *>(workspace);
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -303,6 +303,79 @@ static void check_bf16(void)
   CHECK_HAS(check_error(), "f32 only");
 }
 
+static void count(void *context)
+{
+  ++*(int *)context;
+}
+
+/* What is recorded is done by every replay and not before, on what is in memory then, without allocation or wait, and without progress
+ * while it is recorded.  What would be wrong in a recording is an error.  A recording says when its own memory has moved. */
+static void check_recordings(void)
+{
+  const shoal_backend_options options = { .name = "cuda", .threads = 1, .graphs = true };
+  const shoal_tile large = {
+    .rows = N / 2, .cols = 1, .width = 1, .grain = 1, .from = { .stride = 1 }, .to = { .stride = 1 }
+  };
+  shoal_backend *on = NULL;
+  shoal_recording *r = NULL, *none = NULL;
+  shoal_memory m[3];
+  float host = 0;
+  int polls = 0;
+  CHECK(!b->records, "recordings that nobody asked for");
+  REQUIRE(shoal_backend_open_as(&options, &on) == SHOAL_OK, "%s", check_error());
+  CHECK(on->records);
+  const shoal_backend_ops *ops = on->ops;
+  for (int i = 0; i < 2; i++) CHECK_OK(ops->alloc(on, SHOAL_MEMORY_DEVICE, N * sizeof(float), &m[i]));
+  CHECK_OK(ops->alloc(on, SHOAL_MEMORY_PINNED, sizeof(double), &m[2]));
+  float *x = m[0].at, *y = m[1].at;
+  double *sum = m[2].at;
+  CHECK_OK(ops->sumsq(on, N, x, sum)); /* the scratch memory */
+  on->progress = count;
+  on->progress_context = &polls;
+  CHECK_OK(ops->record(on, "a test"));
+  CHECK_OK(ops->add(on, N, x, y));
+  CHECK_OK(ops->sumsq(on, N, x, sum));
+  CHECK_OK(ops->copy(on, sizeof(float), y, y + 1));
+  CHECK_STATUS(ops->copy(on, sizeof host, &host, x), SHOAL_ERR_INTERNAL, "host memory in a recording");
+  CHECK_HAS(check_error(), "cannot be recorded");
+  CHECK_STATUS(ops->record(on, "another"), SHOAL_ERR_INTERNAL, "a recording in a recording");
+  CHECK_OK(ops->recorded(on, &r));
+  CHECK_EQ(polls, 0, "progress while the stream is recorded");
+  on->progress = NULL;
+  for (int k = 1; k < 4; k++) {
+    CHECK_OK(ops->fill(on, N, (float)k, x));
+    if (step) step(1);
+    CHECK_OK(ops->replay(on, r));
+    if (step) step(0);
+    CHECK_OK(ops->copy(on, sizeof host, y + 1, &host));
+    CHECK_EQ(host, k * (k + 1) / 2);
+    CHECK_EQ(*sum, (double)N * k * (k + 1) * (2 * k + 1) / 6, "replay %d", k);
+  }
+  CHECK_OK(ops->record(on, "what is dropped"));
+  CHECK_OK(ops->add(on, N, x, y));
+  CHECK_OK(ops->recorded(on, NULL));
+  CHECK_OK(ops->copy(on, sizeof host, y + 1, &host));
+  CHECK_EQ(host, 6, "what was dropped was done");
+  const uint64_t moved = on->moved;
+  CHECK_OK(ops->record(on, "too much"));
+  CHECK_STATUS(ops->sumsq(on, (size_t)1 << 40, x, sum), SHOAL_ERR_INTERNAL, "more scratch memory");
+  CHECK_OK(ops->recorded(on, NULL));
+  CHECK_EQ(on->moved, moved);
+  CHECK_OK(ops->copy_tile(on, &large, x, y)); /* with room for its lists */
+  CHECK_GT(on->moved, moved);
+  ops->forget(on, r);
+  if (inject) {
+    inject("cudaStreamEndCapture", 0, cudaErrorStreamCaptureInvalidated);
+    CHECK_OK(ops->record(on, "what fails"));
+    CHECK_STATUS(ops->recorded(on, &none), SHOAL_ERR_DEVICE);
+    CHECK_HAS(check_error(), "cudaStreamEndCapture");
+    CHECK(!none, "an output was written despite errors");
+    CHECK_OK(ops->recorded(on, NULL)); /* the simulated stream is still being recorded */
+  }
+  for (int i = 0; i < 3; i++) ops->release(on, &m[i]);
+  shoal_backend_close(on);
+}
+
 /* What CUDA refuses is an error with its text and what was asked for; what fails on the device is found by the next wait. */
 static void check_errors(void)
 {
@@ -348,6 +421,7 @@ int main(void)
   check_training();
   check_epilogues();
   check_bf16();
+  check_recordings();
   check_errors(); /* the last: an error on the device stays */
   shoal_backend_close(b);
   return check_done();

@@ -195,6 +195,10 @@ def test_cuda_errors(glyphs):
     assert f"rank 0 ({os.uname().nodename}): its device {uuid(0)} has not ended" in told[1] and "in training step 4" in told[1], said(r)
     of = re.search(r"one of up to 16 kernels after (\w+), of which the last is (\w+), or a copy", told[1])
     assert of and json.load(open("runs/never/status.json"))["state"] == "failed", said(r)
+    # In a graph it is the graph that is named.
+    r = train(1, "graph", *options, *sets(cuda__graphs="true", comm__warn=1, comm__hang=2), env=sim(1, SIMGPU_INJECT="kernel shoal_k_softmax:6:-1"),
+              code=5)
+    assert "in training step 6" in r.stderr and re.search(r"the graph of forward, which comes after \w+, or a copy; gave up", r.stderr), said(r)
 
 
 def test_cuda_products(glyphs):
@@ -225,18 +229,77 @@ def test_cuda_products(glyphs):
     assert_equal(newest("mlp"), newest("auto"), "without a GPU", "model")
 
 
+def launches_by_step(path):
+    """Of training: up to the optimizer; what comes behind the last one is the evaluation."""
+    steps = [[]]
+    for line in open(path):
+        steps[-1].append(line)
+        if re.match("shoal_k_(sgd|adam) ", line):
+            steps.append([])
+    return steps[:-1]
+
+
 def test_cuda_launches(glyphs):
-    """Rate, seed and step are read on the device: all steps launch the same kernels with the same arguments, so that they could be
-    recorded once."""
+    """Rate, seed, step and labels are read on the device: all steps launch the same kernels with the same arguments, so that they can be
+    recorded once; then a step launches a graph forward and one for each bucket, and the optimizer's kernels."""
     glyphs(96, 16, 8)
-    for model in "mlp", "layers":
-        train_cuda(1, model, *COMMON, *MODELS[model], *sets(run__epochs=1, optim__schedule="cosine", model__dropout=0.1, data__batch=8),
-                   env={"SIMGPU_LAUNCHES": f"{model}.txt"})
-        steps = [[]]
-        for line in open(f"{model}.txt"):
-            steps[-1].append(line)
-            if re.match("shoal_k_(sgd|adam) ", line):
-                steps.append([])
-        assert len(steps) == 9 and len(steps[1]) > 20, [len(step) for step in steps]  # the last is the evaluation
-        for step in steps[2:-1]:  # the first has what is filled before it
+    counted = {"mlp": (33, 5), "layers": (27, 1)}  # kernels of our own in a step; in front of and with the optimizer
+    for model, (all_of, optimizer) in counted.items():
+        options = [*COMMON, *MODELS[model], *sets(run__epochs=1, optim__schedule="cosine", model__dropout=0.1, data__batch=8)]
+        train_cuda(1, model, *options, env={"SIMGPU_LAUNCHES": f"{model}.txt"})
+        steps = launches_by_step(f"{model}.txt")
+        assert len(steps) == 8 and len(steps[1]) == all_of, [len(step) for step in steps]
+        for step in steps[2:]:  # the first has what is filled before it
             assert step == steps[1], [(a, b) for a, b in zip(step, steps[1], strict=True) if a != b]
+        for parts, bucket in (("one", 1), ("many", 1e-6)):
+            name = f"{model}-{parts}"
+            train_cuda(1, name, *options, *sets(cuda__graphs="true", method__bucket=bucket, method__first_bucket=bucket),
+                       env={"SIMGPU_LAUNCHES": f"{name}.txt"})
+            steps = launches_by_step(f"{name}.txt")
+            graphs = [sum(line.startswith("graph ") for line in step) for step in steps]
+            assert len(steps) == 8 and graphs[:2] == [0, 0] and len(set(graphs[2:])) == 1, graphs
+            assert graphs[-1] == 2 if parts == "one" else graphs[-1] > 4, graphs
+            assert [len(step) for step in steps[2:]] == [graphs[-1] + optimizer] * 6, [len(step) for step in steps]
+            assert_equal(newest(model), newest(name), "with graphs", "model")
+
+
+def graph_cases():
+    """Every method with an MLP on 2 GPUs, sync with every kind of layer on one; with SHOAL_FULL=1 with both MLPs."""
+    mlps = lambda method: ("mlp", "layers") if FULL else (random_source(method).choice(("mlp", "layers")),)
+    return [(method, model, 2) for method in METHODS for model in mlps(method)] + [("sync", model, 1) for model in ("mlp", "resnet20", "gpt")]
+
+
+@pytest.mark.parametrize("method, model, ranks", graph_cases())
+def test_cuda_graphs(glyphs, method, model, ranks):
+    """Steps that are launched as graphs have the bits of steps that are not: several buckets, a schedule, dropout, clipping, a short last
+    batch, and evaluations in between; on a GPU each."""
+    glyphs(60, 16, 8)
+    shoal(*"data synth text -o text.h5 --train 1000 --test 300".split())
+    what, slow = f"{method}-{model}-{ranks}", model in ("resnet20", "gpt")
+    options = [*COMMON, *(MODELS | SINGLE)[model], *METHODS[method],
+               *sets(method__name=method, optim__schedule="cosine", optim__clip=1, run__epochs=3, ckpt__every="5steps", run__steps=6 if slow else 12)]
+    if method not in ("swarm", "ist"):  # which have no buckets
+        options += sets(method__bucket=1e-3, method__first_bucket=1e-3)
+    if method == "sync":
+        options += sets(numbers__bad="skip")  # reads the loss between forward and backward
+    train_cuda(ranks, what, *options, timeout=600)
+    order = {"SIMGPU_SEED": str(random_source(what).randrange(1000))}
+    train_cuda(ranks, f"{what}-graphs", *options, *sets(cuda__graphs="true"), env=order, timeout=600)
+    assert_equal(newest(what), newest(f"{what}-graphs"), "with graphs")
+    for name in ("train_loss", "test_loss"):
+        assert column(what, name) == column(f"{what}-graphs", name)
+
+
+def test_cuda_graphs_resume(glyphs):
+    """Stopped with graphs and resumed with them, and without; where there are no GPUs they are refused, or told to do nothing."""
+    glyphs(60, 16, 8)
+    options = [*COMMON, *MODELS["mlp"], *sets(ckpt__every="6steps", run__steps=12)]
+    graphs = sets(cuda__graphs="true")
+    train_cuda(1, "plain", *options)
+    for name, second in (("with", graphs), ("without", [])):
+        train_cuda(1, name, *options, *graphs, *sets(run__steps=6))
+        train_cuda(1, name, *options, *second)
+        assert_equal(newest("plain"), newest(name), name)
+    assert_one_error(train(1, "refused", *options, *graphs, *sets(device="cpu"), code=2), "cuda.graphs", "device")
+    r = train(1, "auto", *options, *graphs, *sets(device="auto", run__steps=1), env=sim(1, SIMGPU_DRIVER="0"))
+    assert "cuda.graphs does nothing" in said(r), said(r)

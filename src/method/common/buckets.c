@@ -21,6 +21,7 @@ struct shoal_buckets {
   shoal_sum_algorithm algorithm;    /* as requested */
   size_t n, next;                   /* next: the first bucket not yet started */
   bucket *bucket;                   /* [n] in order of completion in backward */
+  bool *ends;                       /* [ranges of the plan] the last of a bucket */
   uint64_t bytes[SHOAL_LINK_COUNT]; /* per step */
 };
 
@@ -49,6 +50,7 @@ static shoal_status cut(const shoal_config *c, shoal_buckets *s)
   const shoal_range *range;
   size_t n = shoal_plan_ranges(s->form->plan, &range);
   SHOAL_TRY(SHOAL_ALLOC(n + 1, &s->bucket)); /* at most one bucket per range */
+  SHOAL_TRY(SHOAL_ALLOC(n, &s->ends));
   double limit = shoal_config_float(c, "method.first_bucket") * 0x1p20;
   for (size_t i = 0; i < n; i++) {
     bucket *b = &s->bucket[s->n];
@@ -61,12 +63,13 @@ static shoal_status cut(const shoal_config *c, shoal_buckets *s)
     }
     b->count += range[i].count;
     if ((double)b->count * sizeof(float) >= limit) {
+      s->ends[i] = true;
       s->n++;
       limit = shoal_config_float(c, "method.bucket") * 0x1p20;
     }
   }
   if (s->bucket[s->n].count) s->n++;
-  return SHOAL_OK;
+  return s->form->plans ? shoal_plans_end_parts(s->form->plans, n, s->ends) : SHOAL_OK;
 }
 
 static void rewind_all(shoal_buckets *s)
@@ -137,6 +140,7 @@ void shoal_buckets_destroy(shoal_buckets *s)
   if (!s) return;
   for (size_t i = 0; i < s->n; i++) shoal_exchange_destroy(s->bucket[i].exchange);
   free(s->bucket);
+  free(s->ends);
   free(s);
 }
 

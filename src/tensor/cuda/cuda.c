@@ -98,6 +98,10 @@ static const shoal_backend_ops cuda_ops = {
   .decode = shoal_cuda_decode,
   .meet = shoal_cuda_meet,
   .fold = shoal_cuda_fold,
+  .record = shoal_cuda_record,
+  .recorded = shoal_cuda_recorded,
+  .replay = shoal_cuda_replay,
+  .forget = shoal_cuda_forget,
   .close = close_cuda,
 };
 
@@ -200,7 +204,7 @@ shoal_status shoal_cuda_open(const shoal_backend_options *o, shoal_backend **out
 {
   shoal_cuda *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cuda");
-  b->base = (shoal_backend){ .name = "cuda", .ops = &cuda_ops, .threads = 1 };
+  b->base = (shoal_backend){ .name = "cuda", .ops = &cuda_ops, .threads = 1, .records = o->graphs };
   b->device = o->device;
   b->products = o->products;
   shoal_status st = open_device(b);

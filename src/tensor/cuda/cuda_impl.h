@@ -12,12 +12,14 @@ enum {
   SHOAL_CUDA_STAGES = 4,         /* pieces of pinned memory through which host memory is copied ... */
   SHOAL_CUDA_STAGE = 1 << 20,    /* ... and their bytes */
   SHOAL_CUDA_TRAIL = 64,         /* events that say how far the device has come ... */
-  SHOAL_CUDA_STRIDE = 16,        /* ... one after so many launches */
+  SHOAL_CUDA_STRIDE = 16,        /* ... one after so many kernels, and behind each graph */
   SHOAL_CUDA_MOST_BLOCKS = 16384 /* of a launch with a thread per element; each then does several */
 };
 
 /* The streams: work in order, and copies beside it in either direction. */
 typedef enum { SHOAL_CUDA_WORK, SHOAL_CUDA_TO_DEVICE, SHOAL_CUDA_TO_HOST, SHOAL_CUDA_STREAMS } shoal_cuda_stream;
+
+typedef char shoal_cuda_name[96]; /* of a kernel or a graph */
 
 typedef struct {
   shoal_backend base;
@@ -28,11 +30,14 @@ typedef struct {
   cudaEvent_t mark[SHOAL_CUDA_MARKS];              /* number k is recorded in event k % MARKS ... */
   bool pending[SHOAL_CUDA_MARKS];                  /* ... and not known to be reached */
   uint64_t marked;                                 /* the last number */
-  cudaEvent_t trail[SHOAL_CUDA_TRAIL];             /* behind launch number STRIDE k is event k % TRAIL ... */
-  const char *last[SHOAL_CUDA_TRAIL];              /* ... and the name of its kernel */
-  uint64_t launches;
-  const char *launched; /* the last kernel */
-  bool hung;            /* something does not end, so nothing is waited for any more */
+  cudaEvent_t trail[SHOAL_CUDA_TRAIL];             /* event k % TRAIL is behind the kth stretch of work: ... */
+  shoal_cuda_name last[SHOAL_CUDA_TRAIL];          /* ... a graph, or kernels of which this is the last */
+  bool is_graph[SHOAL_CUDA_TRAIL];
+  uint64_t trailed;          /* the last k */
+  int launches;              /* kernels since */
+  const char *launched;      /* the last kernel */
+  shoal_cuda_name recording; /* the name of what is being recorded */
+  bool hung;                 /* something does not end, so nothing is waited for any more */
   char *stage[SHOAL_CUDA_STAGES];
   cudaEvent_t staged[SHOAL_CUDA_STAGES];
   bool in_use[SHOAL_CUDA_STAGES]; /* the event was recorded and not waited for */
@@ -82,6 +87,9 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out);
 shoal_status shoal_cuda_send(shoal_cuda *b, size_t bytes, const void *from, void *to);
 /** Behind a launch of that kernel. */
 shoal_status shoal_cuda_launched(shoal_cuda *b, const char *kernel);
+/** In front of a graph: ends the stretch of kernels.  Behind one. */
+shoal_status shoal_cuda_trail_kernels(shoal_cuda *b);
+shoal_status shoal_cuda_trail_graph(shoal_cuda *b, const char *name);
 /** Wait, and tell the backend's `waits`. */
 shoal_status shoal_cuda_wait_stream(shoal_cuda *b, cudaStream_t s);
 shoal_status shoal_cuda_wait_event(shoal_cuda *b, cudaEvent_t e);
@@ -90,6 +98,14 @@ shoal_status shoal_cuda_finish(shoal_cuda *b);
 shoal_status shoal_cuda_copy_beside(shoal_backend *b, uint64_t after, size_t bytes, const void *from, void *to,
                                     uint64_t *number);
 shoal_status shoal_cuda_await(shoal_backend *b, uint64_t number);
+
+/* --- record.c --- */
+shoal_status shoal_cuda_record(shoal_backend *b, const char *name);
+shoal_status shoal_cuda_recorded(shoal_backend *b, shoal_recording **out);
+shoal_status shoal_cuda_replay(shoal_backend *b, const shoal_recording *r);
+void shoal_cuda_forget(shoal_backend *b, shoal_recording *r);
+/** ERR_INTERNAL while the backend records. */
+shoal_status shoal_cuda_not_recorded(const shoal_cuda *b, const char *what);
 
 /* --- arena.c --- */
 shoal_status shoal_cuda_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,

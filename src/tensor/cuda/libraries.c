@@ -9,6 +9,10 @@
 #define TEXT_OF(number)  TEXT_OF_(number)
 #define SONAME(name, of) "lib" name ".so." TEXT_OF(of)
 
+/* For the products of cublasSgemm and cublasGemmEx, as large as NVIDIA advises for a Hopper.  Its own workspace cuBLAS would allocate anew
+ * for every recording. */
+enum { WORKSPACE = 32 << 20 };
+
 static shoal_status load(const char *soname, void **out)
 {
   *out = dlopen(soname, RTLD_NOW | RTLD_LOCAL);
@@ -34,6 +38,9 @@ static shoal_status open_blas(cudaStream_t stream, shoal_products products, shoa
 #undef X
   SHOAL_TRY_CUBLAS(l->cublasCreate_v2(&l->blas));
   SHOAL_TRY_CUBLAS(l->cublasSetStream_v2(l->blas, stream));
+  if (cudaMalloc(&l->workspace, WORKSPACE) != cudaSuccess)
+    return SHOAL_FAIL(SHOAL_ERR_MEM, "workspace of cuBLAS: %d bytes of device memory", WORKSPACE);
+  SHOAL_TRY_CUBLAS(l->cublasSetWorkspace_v2(l->blas, l->workspace, WORKSPACE));
   SHOAL_TRY_CUBLAS(l->cublasSetMathMode(l->blas, products == SHOAL_PRODUCTS_TF32 ? CUBLAS_TF32_TENSOR_OP_MATH
                                                                                  : CUBLAS_DEFAULT_MATH));
   return SHOAL_OK;
@@ -111,6 +118,7 @@ void shoal_cuda_libraries_close(shoal_cuda_libraries *l)
   if (l->lt_file) dlclose(l->lt_file);
   if (l->blas) (void)l->cublasDestroy_v2(l->blas);
   if (l->blas_file) dlclose(l->blas_file);
+  (void)cudaFree(l->workspace);
   memset(l, 0, sizeof *l);
 }
 

@@ -17,6 +17,7 @@
   X(cublasCreate_v2)                                                                                                   \
   X(cublasDestroy_v2)                                                                                                  \
   X(cublasSetStream_v2)                                                                                                \
+  X(cublasSetWorkspace_v2)                                                                                             \
   X(cublasSetMathMode)                                                                                                 \
   X(cublasGetVersion_v2)                                                                                               \
   X(cublasSgemm_v2)                                                                                                    \
@@ -62,6 +63,7 @@
 typedef struct {
   void *blas_file, *lt_file;
   cublasHandle_t blas;
+  void *workspace; /* of blas, on the device */
   cublasLtHandle_t lt;
 #define X(name) __typeof__(&name) name;
   SHOAL_CUBLAS_LIST(X)

@@ -139,25 +139,44 @@ void shoal_cuda_release(shoal_backend *base, shoal_memory *m)
 
 /* ---- waiting ---- */
 
-shoal_status shoal_cuda_launched(shoal_cuda *b, const char *kernel)
+static shoal_status leave_trail(shoal_cuda *b, const char *last, bool is_graph)
 {
-  b->launched = kernel;
-  if (++b->launches % SHOAL_CUDA_STRIDE != 0) return SHOAL_OK;
-  const size_t i = b->launches / SHOAL_CUDA_STRIDE % SHOAL_CUDA_TRAIL;
-  b->last[i] = kernel;
+  const size_t i = ++b->trailed % SHOAL_CUDA_TRAIL;
+  snprintf(b->last[i], sizeof b->last[i], "%s", last);
+  b->is_graph[i] = is_graph;
+  b->launches = 0;
   SHOAL_TRY_CUDA(cudaEventRecord(b->trail[i], b->stream));
   return SHOAL_OK;
 }
 
-/* Among which launches the first is that is not done. */
+shoal_status shoal_cuda_launched(shoal_cuda *b, const char *kernel)
+{
+  if (b->base.recording) return SHOAL_OK;
+  b->launched = kernel;
+  return ++b->launches == SHOAL_CUDA_STRIDE ? leave_trail(b, kernel, false) : SHOAL_OK;
+}
+
+shoal_status shoal_cuda_trail_kernels(shoal_cuda *b)
+{
+  return b->launches ? leave_trail(b, b->launched, false) : SHOAL_OK;
+}
+
+shoal_status shoal_cuda_trail_graph(shoal_cuda *b, const char *name)
+{
+  return leave_trail(b, name, true);
+}
+
+/* The first stretch of work that is not done. */
 static void describe_wait(const shoal_cuda *b, char *buf, size_t cap)
 {
-  const uint64_t newest = b->launches / SHOAL_CUDA_STRIDE, kept = SHOAL_CUDA_TRAIL - 2;
+  const uint64_t newest = b->trailed, kept = SHOAL_CUDA_TRAIL - 2;
   uint64_t k = newest > kept ? newest - kept : 1;
   while (k <= newest && cudaEventQuery(b->trail[k % SHOAL_CUDA_TRAIL]) != cudaErrorNotReady) k++;
   const char *after = k > 1 ? b->last[(k - 1) % SHOAL_CUDA_TRAIL] : "the first";
-  if (k > newest && b->launches % SHOAL_CUDA_STRIDE == 0)
-    snprintf(buf, cap, "a copy after kernel %s", after);
+  if (k > newest && b->launches == 0)
+    snprintf(buf, cap, "a copy after %s", after);
+  else if (k <= newest && b->is_graph[k % SHOAL_CUDA_TRAIL])
+    snprintf(buf, cap, "the graph of %s, which comes after %s, or a copy", b->last[k % SHOAL_CUDA_TRAIL], after);
   else
     snprintf(buf, cap, "one of up to %d kernels after %s, of which the last is %s, or a copy", SHOAL_CUDA_STRIDE, after,
              k <= newest ? b->last[k % SHOAL_CUDA_TRAIL] : b->launched);
@@ -174,7 +193,7 @@ static shoal_status still_waiting(shoal_cuda *b, waiting *w)
   const shoal_backend *base = &b->base;
   const double often_s = 0.1;
   const struct timespec moment = { 0, 100000 };
-  char what[200];
+  char what[2 * sizeof(shoal_cuda_name) + 80];
   const uint64_t before_ns = w->seen_ns;
   w->seen_ns = shoal_now_ns();
   if (before_ns) w->seconds += SHOAL_MIN((double)(w->seen_ns - before_ns) * 1e-9, often_s); /* more: it did not run */
@@ -222,6 +241,7 @@ shoal_status shoal_cuda_finish(shoal_cuda *b)
  * the host is that far ahead. */
 static shoal_status next_number(shoal_cuda *b, shoal_cuda_stream s, uint64_t *out)
 {
+  SHOAL_TRY(shoal_cuda_not_recorded(b, "a mark"));
   const uint64_t number = b->marked + 1;
   const size_t i = number % SHOAL_CUDA_MARKS;
   if (b->pending[i]) SHOAL_TRY(shoal_cuda_wait_event(b, b->mark[i]));
@@ -291,11 +311,13 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out)
   if (bytes > b->scratch_bytes) {
     size_t room = shoal_round_up(bytes + bytes / 2, SHOAL_CUDA_STAGE);
     void *grown = NULL;
+    SHOAL_TRY(shoal_cuda_not_recorded(b, "more scratch memory"));
     SHOAL_TRY_CUDA(cudaMalloc(&grown, room));
     SHOAL_TRY(shoal_cuda_wait_stream(b, b->stream));
     if (b->scratch) (void)cudaFree(b->scratch);
     b->scratch = grown;
     b->scratch_bytes = room;
+    b->base.moved++;
   }
   *(void **)out = b->scratch;
   return SHOAL_OK;
@@ -304,6 +326,7 @@ shoal_status shoal_cuda_scratch(shoal_cuda *b, size_t bytes, void *out)
 /* The next piece, once it is free. */
 static shoal_status next_stage(shoal_cuda *b, int *out)
 {
+  SHOAL_TRY(shoal_cuda_not_recorded(b, "a copy from or to host memory"));
   int s = *out = b->next_stage;
   if (b->in_use[s]) SHOAL_TRY(shoal_cuda_wait_event(b, b->staged[s]));
   b->in_use[s] = false;

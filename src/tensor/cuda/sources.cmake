@@ -1,5 +1,5 @@
 # Files of the cuda backend, relative to src/tensor: the host's part in C, and the kernels, a file per family.
-set(SHOAL_TENSOR_CUDA_SOURCES cuda/cuda.c cuda/libraries.c cuda/memory.c cuda/arena.c cuda/fused.c cuda/linear.c cuda/conv.c cuda/attention.c cuda/ops.c)
+set(SHOAL_TENSOR_CUDA_SOURCES cuda/cuda.c cuda/libraries.c cuda/memory.c cuda/record.c cuda/arena.c cuda/fused.c cuda/linear.c cuda/conv.c cuda/attention.c cuda/ops.c)
 if(SHOAL_WITH_CUDNN)
   list(APPEND SHOAL_TENSOR_CUDA_SOURCES cuda/conv_dnn.c)
 endif()

@@ -140,6 +140,8 @@ def test_cuda_targets(work):
     for loss in ("mse", "mae"):
         train(1, f"{loss}-cpu", *sets_of(loss), *sets(device="cpu"))
         train_cuda(1, f"{loss}-cuda", *sets_of(loss))
+        train_cuda(1, f"{loss}-graphs", *sets_of(loss), *sets(cuda__graphs="true"))
+        assert_equal(newest(f"{loss}-cuda"), newest(f"{loss}-graphs"), "with graphs")
         for name in ("train_loss", "test_loss", "test_rmse", "test_mae", "test_r2"):
             assert_losses(f"{loss}-cpu", f"{loss}-cuda", name, 1e-5)
 

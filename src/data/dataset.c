@@ -408,6 +408,12 @@ shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context)
   return SHOAL_OK;
 }
 
+double shoal_dataset_token_bytes(const shoal_dataset *d, shoal_split split)
+{
+  (void)split;
+  return d->info.x_bytes == 1 ? 1 : NAN;
+}
+
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std)
 {
   *n = d->scales;

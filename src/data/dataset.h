@@ -84,6 +84,8 @@ const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of th
 /** Text: samples are `context` tokens, one sample behind the other, and have as labels the tokens that follow each of them.  What is
  *  left at the end of a split is left out.  Call before the first read.  ERR_USAGE if there is no training sample then. */
 shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context);
+/** Text: bytes that a token of this split stands for, on average; 1 where tokens are bytes, NAN where that is not known. */
+double shoal_dataset_token_bytes(const shoal_dataset *d, shoal_split split);
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
 /** Normalise by these values instead, as a run did that goes on: n as in shoal_dataset_scale.  Loaders made before keep

@@ -60,6 +60,9 @@ typedef struct {
  *  Of a network that reads text the loss of a split per token, perplexity and accuracy; `out` must be NULL then.
  *  @return ERR_USAGE if samples of the data do not have the shape of the model's input */
 shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary);
+/* text.c: what a loss per token in nats is in other words: "perplexity 4.8, 2.26 bits per byte"; of tokens of several bytes both bits
+ * per token and per byte, where that is known (shoal_dataset_token_bytes). */
+const char *shoal_text_loss_words(double loss, double token_bytes, char *buf, size_t cap);
 /* text.c: shoal_predict of a network that reads text. */
 shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, FILE *summary);
 

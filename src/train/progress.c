@@ -4,6 +4,7 @@
 #include "base/pause.h"
 #include "data/labels.h"
 #include "slurm/launcher.h"
+#include "train/network.h"
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
@@ -329,24 +330,29 @@ static const char *format_scores(const shoal_session *s, char *buf, size_t cap)
   return buf;
 }
 
-/* What a loss in nats is in other words; "" where samples are no text. */
-static const char *format_text_loss(const shoal_session *s, double loss, char *buf, size_t cap)
+static bool reads_text(const shoal_session *s)
 {
-  const shoal_data_info *i = shoal_dataset_info(s->data.set);
-  if (i->kind != SHOAL_DATA_TEXT) return "";
-  snprintf(buf, cap, ", perplexity %.4g, %.4g bits per %s", exp(loss), loss / log(2),
-           i->x_bytes == 1 ? "byte" : "token");
+  return shoal_dataset_info(s->data.set)->kind == SHOAL_DATA_TEXT;
+}
+
+/* The test loss in other words, after a comma; "" where samples are no text. */
+static const char *format_text_loss(const shoal_session *s, char *buf, size_t cap)
+{
+  if (!reads_text(s)) return "";
+  const double token_bytes = shoal_dataset_token_bytes(s->data.set, SHOAL_TEST);
+  char words[96];
+  snprintf(buf, cap, ", %s", shoal_text_loss_words(s->record.test_loss, token_bytes, words, sizeof words));
   return buf;
 }
 
 void shoal_session_report_epoch(shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], test[192] = "", text[64], scores[96], loss[48] = "no update counted",
+  char time[32], test[256] = "", text[100], scores[96], loss[48] = "no update counted",
                  speed[32] = ""; /* none without a step since the last row */
   if (!isnan(s->record.test_loss) && s->record.test_step == s->run.step)
     snprintf(test, sizeof test, ", test loss %.4g%s%s", s->record.test_loss, format_scores(s, scores, sizeof scores),
-             format_text_loss(s, s->record.test_loss, text, sizeof text));
+             format_text_loss(s, text, sizeof text));
   if (!isnan(s->record.train_loss)) snprintf(loss, sizeof loss, "train loss %.4g", s->record.train_loss);
   if (!isnan(s->record.row_speed)) snprintf(speed, sizeof speed, ", %.0f samples/s", s->record.row_speed);
   shoal_info("epoch %llu done at step %llu: %s%s, lr %.4g%s, %s", (unsigned long long)s->clock.epoch,
@@ -371,6 +377,7 @@ void shoal_session_print_columns(const shoal_session *s, shoal_str *out)
 {
   const char *own = own_score(s);
   if (shoal_session_has_targets(s)) shoal_str_add(out, ",test_rmse,test_mae,test_r2");
+  if (reads_text(s)) shoal_str_add(out, ",perplexity,bits_per_byte");
   if (s->record.own.score)
     shoal_str_add(out, ",consensus,own_%s_min,own_%s_mean,own_%s_max,own_%s", own, own, own, own);
   for (size_t i = 0; i < s->run.n_columns; i++) shoal_str_add(out, ",%s", s->run.columns[i]);
@@ -387,6 +394,16 @@ void shoal_session_report_own(const shoal_session *s)
   else if (scored)
     shoal_info("ranks' own models before they become one: mean accuracy %.2f %%, each on its share",
                100 * sum / scored);
+}
+
+/* Columns for text: the test loss in other words. */
+static void record_text(const shoal_session *s, shoal_str *row, bool tested)
+{
+  if (!reads_text(s)) return;
+  const double loss = tested ? s->record.test_loss : NAN;
+  shoal_str_add(row, ",");
+  csv_number(row, exp(loss), 6, 'g', ",");
+  csv_number(row, loss / log(2) / shoal_dataset_token_bytes(s->data.set, SHOAL_TEST), 6, 'g', "");
 }
 
 /* Columns for ranks with their own models; with few ranks the score of each, "-" where a rank has no test sample. */
@@ -447,6 +464,7 @@ static void write_row(const shoal_session *s, bool epoch_end, double wait_share,
   csv_number(row, s->record.row_speed, 1, 'f', ",");
   csv_number(row, wait_share, 4, 'f', "");
   if (shoal_session_has_targets(s)) record_fit(s, row, tested);
+  record_text(s, row, tested);
   record_own(s, row, tested);
   for (size_t i = 0; i < s->run.n_columns; i++) {
     shoal_str_add(row, ",");
@@ -579,7 +597,7 @@ static void warn_of_guessing(const shoal_session *s)
 void shoal_session_report_end(const shoal_session *s, shoal_status st)
 {
   if (!shoal_session_is_root(s)) return;
-  char time[32], memory[32], scores[96], text[64] = "";
+  char time[32], memory[32], scores[96], text[100];
   shoal_log_live("%s", "");
   shoal_info("%s", st == SHOAL_OK ? "result" : "stopped on request");
   shoal_info("  run            %s, attempt %d", s->world.folder.dir, s->world.folder.attempt);
@@ -589,7 +607,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   if (!isnan(s->record.train_loss)) shoal_info("  train loss     %.4g", s->record.train_loss);
   if (!isnan(s->record.test_loss))
     shoal_info("  test           loss %.4g%s%s", s->record.test_loss, format_scores(s, scores, sizeof scores),
-               format_text_loss(s, s->record.test_loss, text, sizeof text));
+               format_text_loss(s, text, sizeof text));
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   if (!s->clock.trained)

@@ -381,7 +381,7 @@ shoal_status shoal_session_status(shoal_session *s, const char *state, int exit_
 void shoal_session_refresh_status(shoal_session *s, const char *state, const char *reason);
 void shoal_session_report_epoch(shoal_session *s);
 void shoal_session_report_own(const shoal_session *s);                    /* logs the score of the ranks' own models */
-void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of method-specific columns */
+void shoal_session_print_columns(const shoal_session *s, shoal_str *out); /* header of columns that some runs have */
 void shoal_session_report_end(const shoal_session *s, shoal_status st);
 void shoal_session_record_metrics(shoal_session *s, bool epoch_end); /* a row; cells not measured here stay empty */
 #endif

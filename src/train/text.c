@@ -62,12 +62,22 @@ static shoal_status score_text(shoal_forward *f, reading *r)
   }
 }
 
+const char *shoal_text_loss_words(double loss, double token_bytes, char *buf, size_t cap)
+{
+  const double bits = loss / log(2);
+  int n = snprintf(buf, cap, "perplexity %.4g, %.4g bits per %s", exp(loss), bits, token_bytes == 1 ? "byte" : "token");
+  if (isfinite(token_bytes) && token_bytes != 1)
+    snprintf(buf + n, cap - (size_t)n, ", %.4g per byte", bits / token_bytes);
+  return buf;
+}
+
 static void print_text(const shoal_predict_args *a, const shoal_network *n, const reading *r, FILE *out)
 {
   const shoal_data_info *info = shoal_dataset_info(r->set);
+  char words[96];
   const double tokens = (double)r->score.samples, loss = r->score.loss / tokens,
-               share = (double)r->score.correct / tokens;
-  const char *unit = info->x_bytes == 1 ? "byte" : "token", *split = r->split == SHOAL_TEST ? "test" : "train";
+               share = (double)r->score.correct / tokens, token_bytes = shoal_dataset_token_bytes(r->set, r->split);
+  const char *unit = token_bytes == 1 ? "byte" : "token", *split = r->split == SHOAL_TEST ? "test" : "train";
   if (a->json) {
     shoal_json j = { .lines = 1, .out = out };
     shoal_json_object(&j, NULL);
@@ -82,6 +92,7 @@ static void print_text(const shoal_predict_args *a, const shoal_network *n, cons
     shoal_json_real(&j, "loss", loss);
     shoal_json_real(&j, "perplexity", exp(loss));
     shoal_json_real(&j, "bits", loss / log(2));
+    if (isfinite(token_bytes)) shoal_json_real(&j, "bits_per_byte", loss / log(2) / token_bytes);
     shoal_json_end(&j);
     shoal_json_finish(&j);
     return;
@@ -90,8 +101,8 @@ static void print_text(const shoal_predict_args *a, const shoal_network *n, cons
           r->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(r->set));
   if (r->score.left_out)
     fprintf(out, "%" PRId64 " without a prediction, for outputs are not finite\n", r->score.left_out);
-  fprintf(out, "loss %.4f per %s, perplexity %.4g, %.4g bits per %s, accuracy %.2f%%\n", loss, unit, exp(loss),
-          loss / log(2), unit, 100 * share);
+  fprintf(out, "loss %.4f per %s, %s, accuracy %.2f%%\n", loss, unit,
+          shoal_text_loss_words(loss, token_bytes, words, sizeof words), 100 * share);
 }
 
 shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, FILE *summary)

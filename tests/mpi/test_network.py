@@ -129,9 +129,10 @@ def test_network_text(tmp_path, monkeypatch):
     assert float(last["test_acc"]) == pytest.approx((p.argmax(1) == after).mean(), abs=1e-6)
     told = re.search(r"perplexity ([\d.]+), ([\d.]+) bits per byte\n", said_of_one)
     assert [float(x) for x in told.groups()] == pytest.approx([np.exp(loss), loss / np.log(2)], rel=1e-3), said_of_one
+    assert [float(last[k]) for k in ("perplexity", "bits_per_byte")] == pytest.approx([np.exp(loss), loss / np.log(2)], rel=1e-4), last
     of_text = json.loads(shoal("predict", "runs/one", "text.h5", "--json").stdout)
     assert (of_text["tokens"], of_text["split"], of_text["without_prediction"]) == (8 * n, "test", 0), of_text
-    assert [of_text[k] for k in ("loss", "perplexity", "bits")] == pytest.approx([loss, np.exp(loss), loss / np.log(2)], rel=1e-5), of_text
+    assert [of_text[k] for k in ("loss", "perplexity", "bits", "bits_per_byte")] == pytest.approx([loss, np.exp(loss), *2 * [loss / np.log(2)]], rel=1e-5), of_text
     draw = lambda *options: subprocess.check_output([program(), "predict", "runs/one", "--prompt", "it", *options])[:-1]
     drawn = [draw("--generate", "300", "--seed", s) for s in "112"]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0].startswith(b"it"), drawn

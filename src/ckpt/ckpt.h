@@ -87,6 +87,11 @@ shoal_status shoal_ckpt_get_counts(const shoal_ckpt *c, const char *name, uint64
                                    int64_t *out);
 /** Read a number and refuse NaN, infinity (except where `high` is infinite) and values outside [low, high]. */
 shoal_status shoal_ckpt_get_real(const shoal_ckpt *c, const char *name, double low, double high, double *out);
+/** Read a text, a data set of u8, with a NUL behind it.  Caller frees. */
+shoal_status shoal_ckpt_get_text(const shoal_ckpt *c, const char *name, char **out, size_t *n);
+/* Of a network that reads text: what its tokens are, a tokenizer.json (data/vocabulary.h); not there where they are bytes, or
+ * numbers.  An exported model has it as data set `vocabulary`. */
+#define SHOAL_CKPT_VOCABULARY "train/vocabulary"
 size_t shoal_ckpt_names(const shoal_ckpt *c, const char *const **out); /* sorted */
 
 /* ---- access to parts ---- */

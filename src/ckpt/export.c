@@ -31,6 +31,17 @@ static shoal_status copy_tensor(const shoal_ckpt *c, const char *name, shoal_h5_
   return st;
 }
 
+static shoal_status copy_vocabulary(const shoal_ckpt *c, shoal_h5_draft *to)
+{
+  char *text;
+  uint64_t n;
+  SHOAL_TRY(shoal_ckpt_get_text(c, SHOAL_CKPT_VOCABULARY, &text, &n));
+  shoal_status st = shoal_h5_draft_reserve(to, "the vocabulary", n, 0);
+  if (st == SHOAL_OK) st = shoal_h5_write(to->file, "vocabulary", SHOAL_U8, 1, &n, text);
+  free(text);
+  return st;
+}
+
 static shoal_status copy_model(const shoal_ckpt *c, const char *layers, shoal_h5_draft *to)
 {
   const shoal_ckpt_info *info = shoal_ckpt_get_info(c);
@@ -38,6 +49,7 @@ static shoal_status copy_model(const shoal_ckpt *c, const char *layers, shoal_h5
   size_t n = shoal_ckpt_names(c, &names);
   for (size_t i = 0; i < n; i++)
     if (strncmp(names[i], prefix, strlen(prefix)) == 0) SHOAL_TRY(copy_tensor(c, names[i], to));
+  if (shoal_ckpt_has(c, SHOAL_CKPT_VOCABULARY)) SHOAL_TRY(copy_vocabulary(c, to));
   SHOAL_TRY(shoal_h5_put_string(to->file, "model", info->model));
   SHOAL_TRY(shoal_h5_put_string(to->file, "run", info->run));
   SHOAL_TRY(shoal_h5_put_string(to->file, "method", info->method));

@@ -276,6 +276,25 @@ shoal_status shoal_ckpt_get_part(const shoal_ckpt *c, const shoal_ckpt_entry *e,
   return shoal_ckpt_read_at(file->fd, file->path, e->offset + first * width, data, (size_t)n * width);
 }
 
+shoal_status shoal_ckpt_get_text(const shoal_ckpt *c, const char *name, char **out, size_t *n)
+{
+  shoal_dtype type;
+  int ndim;
+  uint64_t dims[8];
+  char *text;
+  SHOAL_TRY(shoal_ckpt_shape(c, name, &type, &ndim, dims));
+  SHOAL_CHECK(ndim == 1, SHOAL_ERR_IO, "%s: %s has %d dimensions; must be 1", c->path, name, ndim);
+  SHOAL_TRY(SHOAL_ALLOC(dims[0] + 1, &text));
+  shoal_status st = shoal_ckpt_get(c, name, SHOAL_U8, dims[0], text);
+  if (st != SHOAL_OK) {
+    free(text);
+    return st;
+  }
+  *out = text;
+  *n = (size_t)dims[0];
+  return SHOAL_OK;
+}
+
 shoal_status shoal_ckpt_get_i64(const shoal_ckpt *c, const char *name, int64_t *out)
 {
   int64_t value; /* written only on success */

@@ -117,6 +117,10 @@ static const shoal_flag import_flags[] = {
   { "--missing", NULL, "drop|mean", SHOAL_FLAG_VALUE,
     "csv: leave out rows with an empty field or NA among the features, or fill these with the mean of their column in "
     "the training split; else an error" },
+  { "--vocab", NULL, "FILE", SHOAL_FLAG_VALUE,
+    "text: vocab.json of a byte-pair encoding as GPT-2 has it, with --merges; else tokens are bytes" },
+  { "--merges", NULL, "FILE", SHOAL_FLAG_VALUE, "text: merges.txt of that encoding" },
+  { "--tokenizer", NULL, "FILE", SHOAL_FLAG_VALUE, "text: both in one, a tokenizer.json of Hugging Face" },
   { "--like", NULL, "RUN|FILE", SHOAL_FLAG_VALUE,
     "csv: a table to be predicted, or tested with: the columns, classes and means of what that run was trained on (or "
     "of "
@@ -127,8 +131,8 @@ static const shoal_verb_help import_help = {
   "shoal data import KIND SOURCE... [-o FILE] [options]",
   "Makes a data set from files: cifar10 and cifar100 (binary batches), idx (MNIST's image and label files), csv, npy "
   "(NumPy "
-  "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text (bytes, for "
-  "networks such as gpt). A folder stands for "
+  "arrays, .npy or .npz), images (a folder of PNG and JPEG files with a folder for each class), text (bytes, or "
+  "by a vocabulary, for networks such as gpt). A folder stands for "
   "the files in it. Gzip is recognised. Files with test, t10k or val as a word of their names become the test split.",
   import_flags,
   1,
@@ -163,7 +167,10 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .separator = shoal_args_value(a, "--separator"),
                                  .decimal = shoal_args_value(a, "--decimal"),
                                  .thousands = shoal_args_value(a, "--thousands"),
-                                 .missing = shoal_args_value(a, "--missing") };
+                                 .missing = shoal_args_value(a, "--missing"),
+                                 .vocab = shoal_args_value(a, "--vocab"),
+                                 .merges = shoal_args_value(a, "--merges"),
+                                 .tokenizer = shoal_args_value(a, "--tokenizer") };
   o->args.n_drop = shoal_args_list(a, "--drop", &o->args.drop);
   o->args.n_target = shoal_args_list(a, "--target", &o->args.target);
   SHOAL_TRY(count_flag(a, "--train-count", &o->args.train_count));

@@ -5,6 +5,7 @@
  * themselves, classes as a list of words.  Those are named and not used; nothing that can be read is refused for them.  Only a
  * check sum shows that the program that computed mean and std was this one. */
 #include "base/error.h"
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -290,6 +291,33 @@ void shoal_data_check_class_names(shoal_dataset *d)
   free(d->class_names);
   d->class_names = NULL;
   d->labels.names = NULL;
+}
+
+shoal_status shoal_data_read_vocabulary(shoal_dataset *d)
+{
+  static const char name[] = "vocabulary";
+  shoal_h5_facts f;
+  char origin[512];
+  if (!d->ours || d->info.kind != SHOAL_DATA_TEXT || !shoal_h5_is_data_set(d->file, name)) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_look(d->file, name, &f));
+  SHOAL_CHECK(f.ndim == 1 && f.exact && f.type == SHOAL_U8, SHOAL_ERR_IO,
+              "%s: /%s is %s of %d dimensions; must be u8 of one, a tokenizer.json", d->path, name, f.described,
+              f.ndim);
+  SHOAL_TRY(shoal_limit_memory(d->path, name, f.dims[0], 1));
+  SHOAL_TRY(SHOAL_ALLOC(f.dims[0] + 1, &d->vocabulary_text));
+  SHOAL_TRY(shoal_h5_read(d->file, name, SHOAL_U8, f.dims[0], d->vocabulary_text));
+  snprintf(origin, sizeof origin, "%s: /%s", d->path, name);
+  SHOAL_TRY(shoal_vocabulary_read(d->vocabulary_text, f.dims[0], origin, &d->vocabulary));
+  SHOAL_CHECK((int64_t)shoal_vocabulary_size(d->vocabulary) == d->info.classes, SHOAL_ERR_IO,
+              "%s: /%s has %zu tokens, and the attribute classes says %" PRId64, d->path, name,
+              shoal_vocabulary_size(d->vocabulary), d->info.classes);
+  for (int s = 0; s < 2; s++) {
+    int64_t bytes;
+    if (!d->part[s].x || !shoal_h5_has_attribute(shoal_h5_table_object(d->part[s].x), "bytes")) continue;
+    SHOAL_TRY(shoal_h5_get_i64(shoal_h5_table_object(d->part[s].x), "bytes", &bytes));
+    d->text_bytes[s] = (uint64_t)SHOAL_MAX(bytes, INT64_C(0));
+  }
+  return SHOAL_OK;
 }
 
 shoal_status shoal_data_read_attributes(shoal_dataset *d)

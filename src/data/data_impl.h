@@ -82,6 +82,9 @@ struct shoal_dataset {
   size_t scales;        /* length of mean and std */
   double *mean, *std;
   char *class_names, *feature_names; /* or NULL */
+  shoal_vocabulary *vocabulary; /* of text, or NULL; with the text that it was read from, and bytes of text per split */
+  char *vocabulary_text;
+  uint64_t text_bytes[2];
   int32_t
       *class_of; /* [n_class_of] of one of several files that number their classes differently: the class of all files
                         together for each of its own, by which its labels stay; or NULL */
@@ -115,6 +118,8 @@ shoal_status shoal_dataset_hold_labels(shoal_dataset *d);
 /** Reads the attributes that say something, into d.  What has another form or meaning is named by a warning and not
  *  used (attributes.c). */
 shoal_status shoal_data_read_attributes(shoal_dataset *d);
+/** Reads the vocabulary of text, if there is one.  ERR_IO if it is none, or not of as many tokens as the data set has classes. */
+shoal_status shoal_data_read_vocabulary(shoal_dataset *d);
 /** Drops, by a warning, class names that are too long, or do not fit the number of classes as far as that is known. */
 void shoal_data_check_class_names(shoal_dataset *d);
 /** Whether the file states a kind in our words; its images then have their channels first. */
@@ -160,10 +165,11 @@ typedef struct {
   shoal_shape sample;
   int x_bytes;
   const char *source;
-  const uint32_t *identity;  /* NULL: the checksum of what is written */
-  const char *feature_names; /* one per line, or NULL */
-  size_t targets;            /* numbers to be predicted of a sample; 0: it has a class */
-  const char *target_names;  /* one per line, or NULL */
+  const uint32_t *identity;           /* NULL: the checksum of what is written */
+  const char *feature_names;          /* one per line, or NULL */
+  size_t targets;                     /* numbers to be predicted of a sample; 0: it has a class */
+  const char *target_names;           /* one per line, or NULL */
+  const shoal_vocabulary *vocabulary; /* text: NULL: tokens are bytes, or numbers */
 } shoal_data_spec;
 typedef struct shoal_data_writer shoal_data_writer;
 /** Before any work: ERR_IO with both sizes if so many samples in all do not fit where `path` is to be. */

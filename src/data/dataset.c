@@ -290,6 +290,7 @@ static shoal_status try_to_open(void *dataset)
   SHOAL_TRY(open_parts(d));
   if (d->empty) return SHOAL_OK;
   SHOAL_TRY(shoal_data_read_attributes(d));
+  SHOAL_TRY(shoal_data_read_vocabulary(d));
   void *x = malloc(d->sample_bytes);
   for (int s = 0; x && s < 2; s++)
     for (uint64_t last = d->info.n[s], i = 0; last > 0 && i < 2; i++)
@@ -318,6 +319,7 @@ static shoal_status open_file(const char *path, size_t n, bool alone, shoal_data
   *out = d;
   if (d->empty) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_data_read_attributes(d), fail);
+  SHOAL_TRY_GOTO(st, shoal_data_read_vocabulary(d), fail);
   if (d->names.targets)
     SHOAL_TRY_GOTO(st, shoal_targets_hold(d), fail);
   else if (!d->has_classes)
@@ -363,6 +365,8 @@ void shoal_dataset_close(shoal_dataset *d)
   free(d->class_names);
   free(d->class_of);
   free(d->feature_names);
+  shoal_vocabulary_destroy(d->vocabulary);
+  free(d->vocabulary_text);
   if (d->has_labels) shoal_labels_fini(&d->labels);
   shoal_targets_fini(&d->targets);
   free(d->scratch);
@@ -410,8 +414,8 @@ shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context)
 
 double shoal_dataset_token_bytes(const shoal_dataset *d, shoal_split split)
 {
-  (void)split;
-  return d->info.x_bytes == 1 ? 1 : NAN;
+  if (!d->vocabulary) return d->info.x_bytes == 1 ? 1 : NAN;
+  return d->text_bytes[split] ? (double)d->text_bytes[split] / (double)d->part[split].rows : NAN;
 }
 
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std)
@@ -435,6 +439,16 @@ const char *shoal_dataset_class_names(const shoal_dataset *d)
 const char *shoal_dataset_feature_names(const shoal_dataset *d)
 {
   return d->feature_names;
+}
+
+const shoal_vocabulary *shoal_dataset_vocabulary(const shoal_dataset *d)
+{
+  return d->vocabulary;
+}
+
+const char *shoal_dataset_vocabulary_text(const shoal_dataset *d)
+{
+  return d->vocabulary_text;
 }
 
 const char *shoal_data_kind_name(shoal_data_kind kind)

@@ -5,6 +5,8 @@
  *                                        attribute crc32c
  *   /train/targets /test/targets         in place of y: f64 [n, targets], numbers that are to be predicted
  *   /train/tokens /test/tokens           u8, u16 or u32 [n]     (text)
+ *   /vocabulary                          u8, a tokenizer.json (vocabulary.h): tokens are of byte-pair encoding, and their arrays have
+ *                                        the length of the text as attribute bytes (optional)
  *   attributes of /:
  *     kind         "images", "features" or "text"
  *     classes      labels are 0 .. classes-1; for text the size of the vocabulary; absent beside targets
@@ -26,6 +28,7 @@
 #define SHOAL_DATA_DATASET_H
 #include "base/status.h"
 #include "base/texts.h"
+#include "data/vocabulary.h"
 #include "tensor/shape.h"
 #include <stdio.h>
 
@@ -79,7 +82,10 @@ const char *shoal_dataset_feature_names(const shoal_dataset *d); /* likewise */
 /** The files that the samples of a split were read from, in their order, relative to the folder that was imported; none if any of the
  *  data set's files does not say. */
 shoal_status shoal_dataset_sources(shoal_dataset *d, shoal_split split, shoal_texts *out);
-const char *shoal_data_kind_name(shoal_data_kind kind);                 /* "images", "features", "text" */
+const shoal_vocabulary *
+shoal_dataset_vocabulary(const shoal_dataset *d);                  /* of text; NULL: tokens are bytes, or numbers */
+const char *shoal_dataset_vocabulary_text(const shoal_dataset *d); /* as a tokenizer.json, or NULL */
+const char *shoal_data_kind_name(shoal_data_kind kind);            /* "images", "features", "text" */
 const char *shoal_dataset_array(const shoal_dataset *d, shoal_split s); /* of the samples, in the file: "X_train" */
 /** Text: samples are `context` tokens, one sample behind the other, and have as labels the tokens that follow each of them.  What is
  *  left at the end of a split is left out.  Call before the first read.  ERR_USAGE if there is no training sample then. */
@@ -133,7 +139,7 @@ void shoal_dataset_hold(shoal_dataset *d, uint64_t bytes);
 
 /* ---- creating data sets: all write to a temporary file and remove it on error ---- */
 /** `shoal data import KIND`: cifar10 and cifar100 (binary or gzip), idx (pairs of images and labels), csv, text (bytes
- *  as they are).
+ *  as they are, or by a vocabulary).
  *
  *  Files that have "test", "t10k" or "val" as a word of their names are the test split.  Without such a file csv draws one
  *  from each class, text takes the end, and the others have none; `train_count` cuts the samples in their order
@@ -145,6 +151,8 @@ typedef struct {
   uint64_t train_count;     /* 0: as above; else so many samples from the start are the training split */
   const double *test_share; /* csv, text: share of the samples that become the test split; NULL: 0.1 */
   const uint64_t *seed;     /* of that draw; NULL: 1 */
+  const char *vocab, *merges,
+      *tokenizer;    /* text: files of a vocabulary (vocabulary.h), the first two or the last; NULL: bytes */
   const char *label; /* csv: name or number (from 1) of a column, "none"; NULL: one called label, else the last */
   const char *const
       *target; /* csv: names or numbers of columns of numbers that are to be predicted, in place of a label; npy:

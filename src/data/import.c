@@ -25,7 +25,8 @@ enum {
   THOUSANDS = 256,
   MISSING = 512,
   LIKE = 1024,
-  TARGET = 2048
+  TARGET = 2048,
+  VOCABULARY = 4096
 };
 
 static const struct {
@@ -47,7 +48,7 @@ static const struct {
         LIKE },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
-  { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE },
+  { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY },
 };
 
 const char *shoal_data_import_kind(size_t i)
@@ -82,6 +83,9 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--thousands", THOUSANDS, a->thousands != NULL },
     { "--missing", MISSING, a->missing != NULL },
     { "--like", LIKE, a->like != NULL },
+    { "--vocab", VOCABULARY, a->vocab != NULL },
+    { "--merges", VOCABULARY, a->merges != NULL },
+    { "--tokenizer", VOCABULARY, a->tokenizer != NULL },
   };
   for (size_t i = 0; i < SHOAL_COUNT(options); i++) {
     if (!options[i].given || (has & options[i].option)) continue;
@@ -135,6 +139,12 @@ static shoal_status check_values(const shoal_import_args *a)
               "--decimal is \"%s\": must be . or ,", a->decimal);
   SHOAL_CHECK(!a->missing || strcmp(a->missing, "drop") == 0 || strcmp(a->missing, "mean") == 0, SHOAL_ERR_ARG,
               "--missing is \"%s\": must be drop or mean", a->missing);
+  SHOAL_CHECK(
+      !a->vocab == !a->merges, SHOAL_ERR_USAGE,
+      "%s alone is no vocabulary: give --vocab vocab.json and --merges merges.txt, or --tokenizer tokenizer.json",
+      a->vocab ? "--vocab" : "--merges");
+  SHOAL_CHECK(!a->vocab || !a->tokenizer, SHOAL_ERR_USAGE,
+              "--tokenizer is a vocabulary, and so are --vocab and --merges: leave one out");
   char thousands = shoal_import_thousands(a);
   SHOAL_CHECK(!a->thousands || thousands, SHOAL_ERR_ARG, "--thousands is \"%s\": must be one of , . ' and a space",
               a->thousands);

@@ -1,5 +1,5 @@
-/* Text as bytes: a vocabulary of 256, no tokeniser is needed.  The end of the text becomes the test split, because
- * neighbouring passages are too similar for a random split. */
+/* Text as bytes, which need no tokeniser, or as tokens of a given vocabulary.  The end of the text becomes the test split,
+ * because neighbouring passages are too similar for a random split. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -20,62 +20,106 @@ static void warn_of_encoding(const char *path, const char *text, size_t n)
         path, name, name, shoal_shell_word(path, word));
 }
 
-/* Concatenates all sources; caller frees. */
-static shoal_status join_sources(const shoal_import_args *a, char **out, size_t *n_out)
+/* Appends a file to the text; *all grows. */
+static shoal_status append_source(const char *path, char **all, size_t *n)
 {
-  char *all = NULL;
+  char *text, *grown;
+  size_t more;
+  SHOAL_TRY(shoal_source_slurp(path, &text, &more));
+  warn_of_encoding(path, text, more);
+  grown = realloc(*all, *n + more + 1);
+  if (grown) {
+    memcpy(grown + *n, text, more);
+    *all = grown;
+    *n += more;
+  }
+  free(text);
+  SHOAL_CHECK(grown, SHOAL_ERR_MEM, "out of memory: %zu bytes of text", *n + more);
+  return SHOAL_OK;
+}
+
+/* Bytes a token takes in the file. */
+static int width_of(const shoal_vocabulary *v)
+{
+  const size_t n = v ? shoal_vocabulary_size(v) : 256;
+  return n <= 1 << 8 ? 1 : n <= 1 << 16 ? 2 : 4;
+}
+
+/* The text, which it frees, as tokens of their width. */
+static shoal_status encode(const shoal_vocabulary *v, char *text, size_t n, void **out, size_t *n_out)
+{
+  uint32_t *wide;
+  *out = text, *n_out = n;
+  if (!v) return SHOAL_OK;
+  shoal_status st = shoal_vocabulary_encode(v, text, n, &wide, n_out);
+  free(text);
+  *out = NULL;
+  SHOAL_TRY(st);
+  const size_t width = (size_t)width_of(v);
+  for (size_t i = 0; i < *n_out && width < 4; i++) { /* never beyond what is still to be read */
+    const uint8_t one = (uint8_t)wide[i];
+    const uint16_t two = (uint16_t)wide[i];
+    memcpy((char *)wide + i * width, width == 1 ? (const void *)&one : &two, width);
+  }
+  *out = wide;
+  return SHOAL_OK;
+}
+
+static shoal_status read_tokens(const shoal_import_args *a, size_t from, size_t to, const shoal_vocabulary *v,
+                                void **out, size_t *n_out)
+{
+  char *text = NULL;
   size_t n = 0;
-  for (size_t i = 0; i < a->n_sources; i++) {
-    char *text;
-    size_t more;
-    shoal_status st = shoal_source_slurp(a->sources[i], &text, &more);
-    if (st == SHOAL_OK) warn_of_encoding(a->sources[i], text, more);
-    char *grown = st == SHOAL_OK ? realloc(all, n + more) : NULL;
-    if (!grown) {
-      if (st == SHOAL_OK) {
-        st = SHOAL_FAIL(SHOAL_ERR_MEM, "out of memory: %zu bytes of text", n + more);
-        free(text);
-      }
-      free(all);
+  for (size_t i = from; i < to; i++) {
+    shoal_status st = append_source(a->sources[i], &text, &n);
+    if (st != SHOAL_OK) {
+      free(text);
       return st;
     }
-    all = grown;
-    memcpy(all + n, text, more);
-    free(text);
-    n += more;
   }
-  *out = all;
-  *n_out = n;
+  SHOAL_TRY(encode(v, text, n, out, n_out));
+  if (v)
+    shoal_info("%s: %zu bytes are %zu tokens of %zu", to - from == 1 ? a->sources[from] : "the text", n, *n_out,
+               shoal_vocabulary_size(v));
   return SHOAL_OK;
 }
 
 /* Every file is for one split, by its name. */
-static shoal_status write_files(const shoal_import_args *a, const bool *test, shoal_data_writer *w)
+static shoal_status write_files(const shoal_import_args *a, const bool *test, const shoal_vocabulary *v,
+                                shoal_data_writer *w)
 {
   for (size_t i = 0; i < a->n_sources; i++) {
-    char *text;
+    void *tokens;
     size_t n;
-    SHOAL_TRY(shoal_source_slurp(a->sources[i], &text, &n));
-    warn_of_encoding(a->sources[i], text, n);
-    shoal_status st = shoal_data_writer_add(w, test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, text, NULL);
-    free(text);
+    SHOAL_TRY(read_tokens(a, i, i + 1, v, &tokens, &n));
+    shoal_status st = shoal_data_writer_add(w, test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, tokens, NULL);
+    free(tokens);
     SHOAL_TRY(st);
   }
   return SHOAL_OK;
 }
 
-static shoal_status write_cut(const shoal_import_args *a, shoal_data_writer *w)
+static shoal_status write_cut(const shoal_import_args *a, const shoal_vocabulary *v, shoal_data_writer *w)
 {
-  char *text = NULL;
-  size_t n = 0;
+  const char *what = v ? "tokens" : "bytes";
+  void *tokens;
+  size_t n;
   uint64_t train = 0;
-  SHOAL_TRY(join_sources(a, &text, &n));
-  shoal_status st = shoal_import_cut(a, n, "bytes", &train);
-  if (st == SHOAL_OK && train == n) shoal_import_warn_untested(n, "bytes");
-  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TRAIN, train, text, NULL);
-  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TEST, n - train, text + train, NULL);
-  free(text);
+  SHOAL_TRY(read_tokens(a, 0, a->n_sources, v, &tokens, &n));
+  shoal_status st = shoal_import_cut(a, n, what, &train);
+  if (st == SHOAL_OK && train == n) shoal_import_warn_untested(n, what);
+  if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TRAIN, train, tokens, NULL);
+  if (st == SHOAL_OK)
+    st = shoal_data_writer_add(w, SHOAL_TEST, n - train, (char *)tokens + train * (size_t)width_of(v), NULL);
+  free(tokens);
   return st;
+}
+
+static shoal_status read_vocabulary(const shoal_import_args *a, shoal_vocabulary **out)
+{
+  *out = NULL;
+  if (a->tokenizer) return shoal_vocabulary_read_file(a->tokenizer, out);
+  return a->vocab ? shoal_vocabulary_read_pair(a->vocab, a->merges, out) : SHOAL_OK;
 }
 
 shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
@@ -83,18 +127,23 @@ shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
   char source[256];
   shoal_data_writer *w = NULL;
   shoal_import_roles roles = { 0 };
+  shoal_vocabulary *v = NULL;
   shoal_import_source_text(a, source, sizeof source);
   shoal_data_spec spec = { SHOAL_DATA_TEXT, SHOAL_SHAPE(1), 1, source };
   uint64_t bytes;
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_import_find_roles(a, &roles), done);
+  SHOAL_TRY_GOTO(st, read_vocabulary(a, &v), done);
+  spec.vocabulary = v;
+  spec.x_bytes = width_of(v);
   SHOAL_TRY_GOTO(st, shoal_import_plain_bytes(a, &bytes), done);
-  SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, bytes), done);
+  if (!v) SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, bytes), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);
-  SHOAL_TRY_GOTO(st, roles.by_name ? write_files(a, roles.test, w) : write_cut(a, w), done);
-  st = shoal_data_writer_commit(w, 256, NULL);
+  SHOAL_TRY_GOTO(st, roles.by_name ? write_files(a, roles.test, v, w) : write_cut(a, v, w), done);
+  st = shoal_data_writer_commit(w, v ? (int64_t)shoal_vocabulary_size(v) : 256, NULL);
 done:
   shoal_data_writer_destroy(w);
   shoal_import_roles_fini(&roles);
+  shoal_vocabulary_destroy(v);
   return st;
 }

@@ -41,8 +41,8 @@ shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *o
                      : shoal_strdup_printf("repack: %s", d->n_members ? d->path : shoal_path_base(d->path));
   bool renamed = !d->has_checksum || d->info.checksum != d->checksum; /* runs know it by another number */
   shoal_data_spec spec = {
-    d->info.kind,     d->info.sample, d->info.x_bytes, source, renamed ? &d->info.checksum : NULL,
-    d->feature_names, d->targets.n,   d->targets.names
+    d->info.kind,     d->info.sample, d->info.x_bytes,  source,       renamed ? &d->info.checksum : NULL,
+    d->feature_names, d->targets.n,   d->targets.names, d->vocabulary
   };
   uint64_t step = SHOAL_MAX(BLOCK_BYTES / d->sample_bytes, 1);
   shoal_status st;

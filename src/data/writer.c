@@ -30,7 +30,8 @@ typedef struct {
   char *labels;             /* [rows] classes or targets; NULL: none */
   uint32_t *sum;            /* [rows] check sums of the samples in the buffer */
   uint32_t crc_x, crc_y;
-  shoal_str files; /* a line for each sample; empty: no names */
+  shoal_str files;     /* a line for each sample; empty: no names */
+  uint64_t text_bytes; /* of tokens of a vocabulary */
 } half;
 
 struct shoal_data_writer {
@@ -164,10 +165,25 @@ static shoal_status flush_half(shoal_data_writer *w, shoal_split split)
   return SHOAL_OK;
 }
 
+static void count_bytes(const shoal_data_writer *w, half *h, uint64_t n, const void *tokens)
+{
+  for (uint64_t i = 0; i < n; i++) {
+    size_t bytes;
+    const uint32_t id = w->spec.x_bytes == 1   ? ((const uint8_t *)tokens)[i]
+                        : w->spec.x_bytes == 2 ? ((const uint16_t *)tokens)[i]
+                                               : ((const uint32_t *)tokens)[i];
+    if (id >= shoal_vocabulary_size(w->spec.vocabulary))
+      continue; /* of a data set that is repacked; readers refuse it */
+    shoal_vocabulary_token(w->spec.vocabulary, id, &bytes);
+    h->text_bytes += bytes;
+  }
+}
+
 shoal_status shoal_data_writer_add(shoal_data_writer *w, shoal_split split, uint64_t n, const void *x, const void *y)
 {
   half *h = &w->half[split];
   const char *from = x, *labels = y;
+  if (w->spec.vocabulary) count_bytes(w, h, n, x);
   while (n > 0) {
     uint64_t take = SHOAL_MIN(n, w->rows - h->waiting);
     memcpy(h->buffer + h->waiting * w->sample_bytes, from, take * w->sample_bytes);
@@ -241,6 +257,20 @@ static shoal_status write_attributes(shoal_data_writer *w, int64_t classes, cons
   return st;
 }
 
+static shoal_status write_vocabulary(shoal_data_writer *w)
+{
+  shoal_str text = { 0 };
+  if (!w->spec.vocabulary) return SHOAL_OK;
+  SHOAL_TRY(shoal_vocabulary_print(w->spec.vocabulary, &text));
+  const uint64_t n = text.len;
+  shoal_status st = shoal_h5_draft_reserve(&w->draft, "the vocabulary", n, 0);
+  if (st == SHOAL_OK) st = shoal_h5_write(w->draft.file, "vocabulary", SHOAL_U8, 1, &n, text.text);
+  for (int s = 0; s < 2 && st == SHOAL_OK; s++)
+    st = shoal_h5_put_i64(shoal_h5_table_object(w->half[s].x), "bytes", (int64_t)w->half[s].text_bytes);
+  shoal_str_free(&text);
+  return st;
+}
+
 static shoal_status finish_arrays(shoal_data_writer *w)
 {
   shoal_h5_table **open[] = { &w->half[0].x, &w->half[0].y, &w->half[0].sums,
@@ -263,6 +293,7 @@ shoal_status shoal_data_writer_commit(shoal_data_writer *w, int64_t classes, con
   SHOAL_TRY(write_files(w, SHOAL_TEST));
   SHOAL_TRY(shoal_h5_draft_reserve(&w->draft, "attributes", 0, 0));
   SHOAL_TRY(write_attributes(w, classes, class_names));
+  SHOAL_TRY(write_vocabulary(w));
   SHOAL_TRY(finish_arrays(w));
   SHOAL_TRY(shoal_h5_draft_close(&w->draft));
   return shoal_h5_draft_commit(&w->draft);

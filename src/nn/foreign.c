@@ -150,4 +150,5 @@ void shoal_foreign_facts(const shoal_foreign *f, void (*put)(void *ctx, const ch
   if (f->target_names) put(ctx, "target_names", f->target_names);
   if (f->class_names) put(ctx, "class_names", f->class_names);
   if (f->feature_names) put(ctx, "feature_names", f->feature_names);
+  if (f->vocabulary) put(ctx, "vocabulary", f->vocabulary);
 }

@@ -21,6 +21,7 @@ typedef struct {
   const double *mean, *std;
   const char *kind;                        /* "images" or "features" */
   const char *class_names, *feature_names; /* one per line; NULL: none */
+  const char *vocabulary;                  /* of text, a tokenizer.json; NULL: none */
   size_t targets; /* numbers that are predicted, output * std + mean; 0: the outputs are for classes */
   const double *target_mean, *target_std;
   const char *target_names; /* one per line; NULL: none */

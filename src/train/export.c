@@ -112,6 +112,7 @@ static shoal_status export_foreign(const char *file, foreign_writer *write, cons
                         .target_mean = info->data.target_mean,
                         .target_std = info->data.target_std,
                         .target_names = info->data.target_names,
+                        .vocabulary = n.vocabulary_text,
                         .run = info->run,
                         .method = info->method,
                         .step = info->step,

@@ -13,29 +13,15 @@
 
 /* ---- opening ---- */
 
-/* *text: the network's description in the checkpoint, or NULL where the model is built in; caller frees. */
-static shoal_status get_text(const shoal_ckpt *c, char **text, size_t *n)
-{
-  shoal_dtype type;
-  int ndim;
-  uint64_t dims[8];
-  *text = NULL;
-  if (!shoal_ckpt_has(c, SHOAL_NETWORK_TEXT)) return SHOAL_OK;
-  SHOAL_TRY(shoal_ckpt_shape(c, SHOAL_NETWORK_TEXT, &type, &ndim, dims));
-  SHOAL_CHECK(ndim == 1, SHOAL_ERR_IO, "%s: %s has %d dimensions; must be 1", shoal_ckpt_path(c), SHOAL_NETWORK_TEXT,
-              ndim);
-  *n = (size_t)dims[0];
-  SHOAL_TRY(SHOAL_ALLOC(*n + 1, text));
-  return shoal_ckpt_get(c, SHOAL_NETWORK_TEXT, SHOAL_U8, dims[0], *text);
-}
-
+/* By the description in the checkpoint; *out is NULL where the model is built in. */
 static shoal_status build_text(const shoal_ckpt *c, const shoal_shape *input, int64_t classes, shoal_model **out)
 {
   char *text = NULL;
   size_t n = 0;
   *out = NULL;
-  shoal_status st = get_text(c, &text, &n);
-  if (st == SHOAL_OK && text) st = shoal_model_from_text(text, n, "the network in the checkpoint", input, classes, out);
+  if (!shoal_ckpt_has(c, SHOAL_NETWORK_TEXT)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_text(c, SHOAL_NETWORK_TEXT, &text, &n));
+  shoal_status st = shoal_model_from_text(text, n, "the network in the checkpoint", input, classes, out);
   free(text);
   return st;
 }
@@ -71,16 +57,35 @@ shoal_status shoal_network_build(const shoal_ckpt *c, shoal_model **out)
   return st;
 }
 
+static shoal_status read_vocabulary(shoal_network *n)
+{
+  char *origin;
+  size_t bytes;
+  if (!shoal_ckpt_has(n->ckpt, SHOAL_CKPT_VOCABULARY)) return SHOAL_OK;
+  SHOAL_TRY(shoal_ckpt_get_text(n->ckpt, SHOAL_CKPT_VOCABULARY, &n->vocabulary_text, &bytes));
+  origin = shoal_strdup_printf("%s: %s", n->path, SHOAL_CKPT_VOCABULARY);
+  shoal_status st = shoal_vocabulary_read(n->vocabulary_text, bytes, origin, &n->vocabulary);
+  free(origin);
+  SHOAL_TRY(st);
+  SHOAL_CHECK((int64_t)shoal_vocabulary_size(n->vocabulary) == n->model->classes, SHOAL_ERR_IO,
+              "%s: %s has %zu tokens, and the network %lld outputs for each: the file is damaged or made up", n->path,
+              SHOAL_CKPT_VOCABULARY, shoal_vocabulary_size(n->vocabulary), (long long)n->model->classes);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_network_open(const char *path, shoal_network *out)
 {
   SHOAL_TRY(shoal_ckpt_find(path, &out->path));
   SHOAL_TRY(shoal_ckpt_open(out->path, true, &out->ckpt));
-  return shoal_network_build(out->ckpt, &out->model);
+  SHOAL_TRY(shoal_network_build(out->ckpt, &out->model));
+  return read_vocabulary(out);
 }
 
 void shoal_network_close(shoal_network *n)
 {
   shoal_model_destroy(n->model);
+  shoal_vocabulary_destroy(n->vocabulary);
+  free(n->vocabulary_text);
   shoal_ckpt_close(n->ckpt);
   free(n->path);
   *n = (shoal_network){ 0 };

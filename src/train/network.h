@@ -2,6 +2,7 @@
 #ifndef SHOAL_TRAIN_NETWORK_H
 #define SHOAL_TRAIN_NETWORK_H
 #include "ckpt/ckpt.h"
+#include "data/vocabulary.h"
 #include "nn/plan.h"
 
 /* weights.c.  Match: ERR_USAGE with the first tensor that differs in name or shape, both shapes, the number of others, and
@@ -18,6 +19,8 @@ typedef struct {
   char *path; /* of the checkpoint */
   shoal_ckpt *ckpt;
   shoal_model *model;
+  shoal_vocabulary *vocabulary; /* NULL: samples are no text, or tokens are bytes or numbers */
+  char *vocabulary_text;        /* as the checkpoint has it */
 } shoal_network;
 /** Opens a checkpoint, or the newest one of a run folder that verifies, and builds its model by the options it was trained with.
  *  ERR_UNSUPPORTED for a file from before the data was recorded in it.
@@ -69,7 +72,7 @@ shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network
 typedef struct {
   const char *model; /* run folder or checkpoint */
   const char *
-      prompt; /* text where the vocabulary is of 256, bytes; else numbers of tokens with blanks between; NULL: one token */
+      prompt; /* text, where tokens are bytes or the checkpoint has a vocabulary; else numbers with blanks between; NULL: one token */
   int64_t count;      /* tokens to draw */
   double temperature; /* of softmax(logits / temperature); 0: the most likely token */
   uint64_t seed;

@@ -130,6 +130,14 @@ static void put_network(const shoal_session *s, shoal_ckpt_writer *w)
   if (text) shoal_ckpt_put(w, SHOAL_NETWORK_TEXT, SHOAL_U8, 1, &bytes, text);
 }
 
+/* What tokens are, for predictions: the data set may be elsewhere by then. */
+static void put_vocabulary(const shoal_session *s, shoal_ckpt_writer *w)
+{
+  const char *text = shoal_dataset_vocabulary_text(s->data.set);
+  const uint64_t bytes = text ? strlen(text) : 0;
+  if (text) shoal_ckpt_put(w, SHOAL_CKPT_VOCABULARY, SHOAL_U8, 1, &bytes, text);
+}
+
 static void put_train(shoal_session *s, shoal_ckpt_writer *w)
 {
   const uint64_t sums = s->data.n_sums;
@@ -160,6 +168,7 @@ static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
   put_place(s, w);
   put_train(s, w);
   put_network(s, w);
+  put_vocabulary(s, w);
   return shoal_group_agree(s->run.control, s->method->save ? s->method->save(&s->run, s->method_state, w) : SHOAL_OK);
 }
 

@@ -38,6 +38,9 @@ static shoal_status open_text(const shoal_predict_args *a, const shoal_network *
               "%s has a vocabulary of %" PRId64 " tokens, and the network one of %" PRId64
               ": give text of the same tokens",
               shoal_dataset_path(r->set), info->classes, n->model->classes);
+  SHOAL_CHECK(shoal_vocabulary_equal(shoal_dataset_vocabulary(r->set), n->vocabulary), SHOAL_ERR_USAGE,
+              "%s has other tokens than the network was trained with: import the text with the same vocabulary",
+              shoal_dataset_path(r->set));
   SHOAL_TRY(shoal_dataset_set_context(r->set, n->model->input.dim[0]));
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
   r->split = test ? SHOAL_TEST : SHOAL_TRAIN;
@@ -128,12 +131,26 @@ typedef struct {
   size_t n;
 } text;
 
-/* Bytes as they are, other tokens by their numbers.  Leaves room for `more`. */
-static shoal_status read_prompt(const char *prompt, int64_t classes, size_t more, text *t)
+/* By a vocabulary. */
+static shoal_status encode_prompt(const shoal_vocabulary *v, const char *prompt, text *t)
 {
-  if (!prompt) prompt = classes == BYTES ? "\n" : "0";
+  uint32_t *token;
+  SHOAL_TRY(shoal_vocabulary_encode(v, prompt, strlen(prompt), &token, &t->n));
+  for (size_t i = 0; i < t->n; i++) t->token[i] = (int32_t)token[i];
+  free(token);
+  return SHOAL_OK;
+}
+
+/* Text, if there is a vocabulary or tokens are bytes, else tokens by their numbers.  Leaves room for `more`. */
+static shoal_status read_prompt(const char *prompt, const shoal_network *n, size_t more, text *t)
+{
+  const int64_t classes = n->model->classes;
+  const bool bytes = !n->vocabulary && classes == BYTES;
+  if (!prompt) prompt = bytes || n->vocabulary ? "\n" : "0";
   SHOAL_TRY(SHOAL_ALLOC(strlen(prompt) + more, &t->token));
-  if (classes == BYTES) {
+  if (n->vocabulary) {
+    SHOAL_TRY(encode_prompt(n->vocabulary, prompt, t));
+  } else if (bytes) {
     for (; prompt[t->n]; t->n++) t->token[t->n] = (unsigned char)prompt[t->n];
   } else {
     for (const char *c = prompt + strspn(prompt, " "); *c; c += strspn(c, " ")) {
@@ -200,24 +217,40 @@ done:
   return st;
 }
 
-/* Bytes as they are into files, and as shoal_escape makes them for a terminal, which would obey some of them. */
-static shoal_status print_drawn(const text *t, int64_t classes, FILE *out)
+/* The bytes of all tokens, with a NUL behind; caller frees. */
+static shoal_status decode(const text *t, const shoal_vocabulary *v, char **out, size_t *n)
 {
-  if (classes != BYTES) {
+  size_t all = v ? 0 : t->n, bytes = 1;
+  for (size_t i = 0; v && i < t->n; i++, all += bytes) shoal_vocabulary_token(v, (size_t)t->token[i], &bytes);
+  SHOAL_TRY(SHOAL_ALLOC(all + 1, out));
+  char *at = *out;
+  for (size_t i = 0; i < t->n; i++, at += bytes) {
+    const uint8_t byte = (uint8_t)t->token[i];
+    const uint8_t *token = v ? shoal_vocabulary_token(v, (size_t)t->token[i], &bytes) : &byte;
+    memcpy(at, token, bytes);
+  }
+  *n = all;
+  return SHOAL_OK;
+}
+
+/* Text as it is into files, and as shoal_escape makes it for a terminal, which would obey some of it. */
+static shoal_status print_drawn(const text *t, const shoal_network *net, FILE *out)
+{
+  if (!net->vocabulary && net->model->classes != BYTES) {
     for (size_t i = 0; i < t->n; i++) fprintf(out, i ? " %d" : "%d", (int)t->token[i]);
     fputc('\n', out);
     return SHOAL_OK;
   }
   char *bytes, *shown = NULL;
-  SHOAL_TRY(SHOAL_ALLOC(t->n + 1, &bytes));
-  shoal_status st = SHOAL_ALLOC(4 * t->n + 1, &shown);
-  for (size_t i = 0; i < t->n; i++) bytes[i] = (char)t->token[i];
+  size_t n;
+  SHOAL_TRY(decode(t, net->vocabulary, &bytes, &n));
+  shoal_status st = SHOAL_ALLOC(4 * n + 1, &shown);
   const bool raw = !isatty(fileno(out));
-  if (raw) fwrite(bytes, 1, t->n, out);
-  for (size_t i = 0; st == SHOAL_OK && !raw && i < t->n; i += strlen(bytes + i) + 1) {
-    shoal_escape(bytes + i, true, shown, 4 * t->n + 1);
+  if (raw) fwrite(bytes, 1, n, out);
+  for (size_t i = 0; st == SHOAL_OK && !raw && i < n; i += strlen(bytes + i) + 1) {
+    shoal_escape(bytes + i, true, shown, 4 * n + 1);
     fputs(shown, out);
-    if (i + strlen(bytes + i) < t->n) fputs("\\x00", out);
+    if (i + strlen(bytes + i) < n) fputs("\\x00", out);
   }
   fputc('\n', out);
   free(bytes);
@@ -246,10 +279,10 @@ shoal_status shoal_generate(const shoal_generate_args *a, FILE *out)
   text t = { 0 };
   shoal_status st = shoal_network_open(a->model, &n);
   if (st == SHOAL_OK) st = check_causal(&n);
-  if (st == SHOAL_OK) st = read_prompt(a->prompt, n.model->classes, (size_t)a->count, &t);
+  if (st == SHOAL_OK) st = read_prompt(a->prompt, &n, (size_t)a->count, &t);
   if (st == SHOAL_OK) st = shoal_forward_open(&n, a->threads, &f);
   if (st == SHOAL_OK) st = grow(a, &n, &f, &t);
-  if (st == SHOAL_OK) st = print_drawn(&t, n.model->classes, out);
+  if (st == SHOAL_OK) st = print_drawn(&t, &n, out);
   free(t.token);
   shoal_forward_close(&f);
   shoal_network_close(&n);

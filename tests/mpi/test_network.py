@@ -155,6 +155,53 @@ def test_network_text(tmp_path, monkeypatch):
     assert_one_error(r, "model.width is 12 and model.heads 5: the width must be a multiple of the heads")
 
 
+def test_network_vocabulary(tmp_path, monkeypatch):
+    """Tokens of a vocabulary: their bytes count for bits per byte, and a checkpoint encodes a prompt and decodes what it draws."""
+    monkeypatch.chdir(tmp_path)
+    words = ["th", "the", "\u0120the", "\u0120a"]
+    tokens = [*(chr(b) for b in range(0x21, 0x7f)), "\u0120", "\u010a", *words]
+    with open("tokenizer.json", "w") as f:
+        json.dump({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens)},
+                   "merges": ["t h", "th e", "\u0120 the", "\u0120 a"]}}, f)
+    with open("a.txt", "w") as f:
+        f.write("the cat is the cat and a dog is the dog\n" * 25)
+    shoal(*"data import text a.txt -o a.h5 --tokenizer tokenizer.json".split())
+    r = train(1, "r", *sets(model__name="gpt", model__width=12, model__heads=3, model__depth=1, data__file="a.h5", data__context=8,
+                            data__global_batch=10, run__epochs=2, optim__name="adamw", optim__lr=0.01))
+    with h5py.File("a.h5") as f:
+        t = f["test/tokens"][:]
+    text = lambda ids: "".join(tokens[i] for i in ids).replace("\u0120", " ").replace("\u010a", "\n")
+    last = metrics("r")[-1]
+    bits = float(last["test_loss"]) / np.log(2)
+    assert float(last["bits_per_byte"]) == pytest.approx(bits * len(t) / len(text(t)), rel=1e-4), last
+    assert re.search(r"perplexity [\d.]+, [\d.]+ bits per token, [\d.]+ per byte\n", r.stdout), said(r)
+    told = json.loads(shoal("predict", "runs/r", "a.h5", "--json").stdout)
+    assert (told["bits"], told["bits_per_byte"]) == pytest.approx((bits, bits * len(t) / len(text(t))), rel=1e-4), told
+    drawn = subprocess.check_output([program(), "predict", "runs/r", "--prompt", "a dog is the", "--generate", "20", "--temperature", "0"])
+    shoal("ckpt", "export", "runs/r", "-o", "r.h5")
+    with h5py.File("r.h5") as model, h5py.File("a.h5") as data:
+        assert bytes(model["vocabulary"][:]) == bytes(data["vocabulary"][:])
+        predict = {"__name__": "predict"}
+        with open(f"{ROOT}/docs/predict.py") as f:
+            exec(f.read(), predict)
+        ids = [tokens.index(c) for c in ("a", "\u0120", "d", "o", "g", "\u0120", "i", "s", "\u0120the")]
+        for k in range(len(ids), len(ids) + 20):
+            ids.append(int(predict["predict"](model, np.array([ids[-8:]])).reshape(8, -1)[-1].argmax()))
+    assert drawn.decode() == text(ids) + "\n"
+    shoal("ckpt", "export", "runs/r", "-o", "r.safetensors")
+    with open("r.safetensors", "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    assert json.loads(header["__metadata__"]["vocabulary"])["model"]["vocab"] == {t: i for i, t in enumerate(tokens)}
+    shoal(*"data import text a.txt -o bytes.h5".split())
+    assert_one_error(shoal("predict", "runs/r", "bytes.h5", code=2), "bytes.h5 has a vocabulary of 256 tokens, and the network one of 100")
+    with open("tokenizer.json") as f:
+        other = f.read().replace('"th e", ', "")
+    with open("other.json", "w") as f:
+        f.write(other)
+    shoal(*"data import text a.txt -o other.h5 --tokenizer other.json".split())
+    assert_one_error(shoal("predict", "runs/r", "other.h5", code=2), "other.h5 has other tokens than the network was trained with")
+
+
 TRANSFORMERS = {"gpt": sets(model__name="gpt", data__file="text.h5", data__context=8, data__global_batch=14),
                 "vit": sets(model__name="vit", model__patch=7, data__file="glyphs.h5", data__global_batch=10)}
 

@@ -277,9 +277,9 @@ def test_cuda_graphs(glyphs, method, model, ranks):
     batch, and evaluations in between; on a GPU each."""
     glyphs(60, 16, 8)
     shoal(*"data synth text -o text.h5 --train 1000 --test 300".split())
-    what, slow = f"{method}-{model}-{ranks}", model in ("resnet20", "gpt")
+    what, slow = f"{method}-{model}-{ranks}", model in ("resnet20", "gpt")  # recorded in steps 2 and 3
     options = [*COMMON, *(MODELS | SINGLE)[model], *METHODS[method],
-               *sets(method__name=method, optim__schedule="cosine", optim__clip=1, run__epochs=3, ckpt__every="5steps", run__steps=6 if slow else 12)]
+               *sets(method__name=method, optim__schedule="cosine", optim__clip=1, run__epochs=3, ckpt__every="5steps", run__steps=4 if slow else 12)]
     if method not in ("swarm", "ist"):  # which have no buckets
         options += sets(method__bucket=1e-3, method__first_bucket=1e-3)
     if method == "sync":

@@ -255,7 +255,7 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
     snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
   snprintf(otherwise, sizeof otherwise, "%s%s%s", label, or_drop(l, f->column, drop),
            l->words.len && others ? l->words.text : "");
-  if (l->text[f->column]) {
+  if (l->text[f->column] && !l->few.len) { /* else it is mostly names */
     shoal_csv_command_text(l, f->path, f->column, &command);
     explain_by_command("is text; features are numbers: give each of its 1000 most frequent words a column of 1 and 0",
                        &command, otherwise, out);

@@ -220,7 +220,7 @@ def test_signs_in_hdf5():
 def test_table_for_a_model():
     """What was made of columns with words is made of a new table's likewise, also where some words do not come, or others do."""
     text = "sex,about,a,y\n" + "".join(f"{SEX[i % 2]},A {('bad', 'good')[i % 2]} film of many {i},{i},{i % 2}\n" for i in range(40))
-    refused(text, "is text", "--drop", "sex")
+    refused(text, "is text", "--drop", "sex")  # which the command keeps
     with open("NEW") as f:
         refused(f.read(), "give each of its values a column of 1 and 0")
     load("csv", "NEW", "--test-share", "0")
@@ -274,3 +274,10 @@ def test_label_twice():
     with open("t.csv", "w") as f:
         f.write("a,up,down\n" + "".join(f"{i},{i % 2},{1 - i % 2}\n" for i in range(40)))
     assert 'column 2, "up" has one value for each class' in load("csv", "t.csv").stderr
+
+
+def test_names_beside_words():
+    """A column of names of four words is left out like other names, where other columns have words that come again."""
+    refused("who,sex,y\n" + "".join(f"Doe of the House {i},{SEX[i % 2]},{i % 2}\n" for i in range(40)), "where words hardly come again, none")
+    load("csv", "NEW", "--test-share", "0")
+    assert rows() == [(i % 2, (i + 1) % 2, i % 2) for i in range(40)]

@@ -107,6 +107,8 @@ def predict(model, x):
     for layer in json.loads(model.attrs["layers"]):
         tensors = {t: model[f"{layer['name']}.{t}"][()] for t in ("weight", "bias", "running_mean", "running_var")
                    if f"{layer['name']}.{t}" in model}
+        if "weight" in layer:  # that of another layer
+            tensors["weight"] = model[layer["weight"]][()]
         values[layer["name"]] = apply(layer, *(values[i] for i in layer["inputs"]), **tensors)
     logits = values[layer["name"]]
     if "target_mean" in model.attrs:

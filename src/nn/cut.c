@@ -143,6 +143,12 @@ shoal_status shoal_model_slice(const shoal_model *m, int first, int last, const 
   int begin = 0, end = m->nodes, residual = 0;
   while (m->node[begin].unit < first) begin++;
   while (m->node[end - 1].unit >= last) end--;
+  for (int i = begin; i < end; i++)
+    SHOAL_CHECK(
+        !m->node[i].tied || m->param[m->node[i].weight[0]].node >= begin, SHOAL_ERR_UNSUPPORTED,
+        "layer %s has the table of layer %s as its weight, and cannot be in another part of the network: set tied: "
+        "false",
+        m->node[i].name, m->node[m->param[m->node[i].weight[0]].node].name);
   for (int i = 0; i < begin; i++) residual = SHOAL_MAX(residual, m->node[i].residual + 1);
   rebuild r;
   shoal_status st;
@@ -351,7 +357,7 @@ done:
 static shoal_status check_factoring(const shoal_model *m, const shoal_node *n, shoal_factoring how)
 {
   int64_t rank = how.rank;
-  SHOAL_CHECK(n->weight[0] >= 0 && (n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
+  SHOAL_CHECK(n->weight[0] >= 0 && !n->tied && (n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_CONV), SHOAL_ERR_ARG,
               "layer %s has no weight matrix to factor; choose a linear or convolution that is not factored yet",
               n->name);
   const shoal_param *w = &m->param[n->weight[0]];

@@ -151,7 +151,7 @@ void shoal_node_desc(const shoal_model *m, const shoal_node *n, int64_t batch, s
 int shoal_node_params(const shoal_node *n, int ids[3])
 {
   int count = 0;
-  const int all[4] = { n->factor[0], n->factor[1], n->weight[0], n->weight[1] };
+  const int all[4] = { n->factor[0], n->factor[1], n->tied ? -1 : n->weight[0], n->weight[1] };
   for (int i = 0; i < 4; i++)
     if (all[i] >= 0) ids[count++] = all[i];
   return count;
@@ -162,7 +162,7 @@ bool shoal_node_trains(const shoal_model *m, const shoal_node *n)
   int ids[3], count = shoal_node_params(n, ids);
   for (int i = 0; i < count; i++)
     if (!m->param[ids[i]].frozen) return true;
-  return false;
+  return n->tied;
 }
 
 /* Infers the shapes of output and weights; n->out becomes the full output shape. */
@@ -238,9 +238,29 @@ void shoal_model_name_factors(shoal_param *left, shoal_param *right, const shoal
   a->factor_of = b->factor_of = w->full_id;
 }
 
+/* The table that a tied layer shares: of the only embedding. */
+static shoal_status find_table(const shoal_model *m, const shoal_node *n, const shoal_shape *w, int *param)
+{
+  char is[SHOAL_SHAPE_TEXT], wanted[SHOAL_SHAPE_TEXT];
+  int found = 0;
+  for (int i = 0; i < m->nodes; i++)
+    if (m->node[i].kind == SHOAL_OP_EMBEDDING) {
+      *param = m->node[i].weight[0];
+      found++;
+    }
+  SHOAL_CHECK(n->kind == SHOAL_OP_LINEAR && n->rank == 0 && found == 1, SHOAL_ERR_ARG,
+              "layer %s: it is tied, and %d embeddings are before it; a linear layer has the table of the only one",
+              n->name, found);
+  SHOAL_CHECK(shoal_shape_equal(&m->param[*param].shape, w), SHOAL_ERR_ARG,
+              "layer %s: it is tied to a table that is %s, but its weight would be %s", n->name,
+              shoal_shape_text(&m->param[*param].shape, is), shoal_shape_text(w, wanted));
+  return SHOAL_OK;
+}
+
 static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_OP_WEIGHTS], shoal_init init)
 {
   bool norm = n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM;
+  const int table = n->tied ? n->weight[0] : -1;
   n->weight[0] = n->weight[1] = n->factor[0] = n->factor[1] = -1;
   if (w[0].ndim == 0) return;
   int64_t field = w[0].ndim == 4 ? w[0].dim[2] * w[0].dim[3] : 1;
@@ -255,6 +275,8 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
       .shape = w[0], .init = init, .full_id = -1, .fan_in = fan_in, .fan_out = fan_out, .decay = true
     };
     shoal_model_name_factors(&m->param[n->factor[0]], &m->param[n->factor[1]], &as_one, n->rank, SHOAL_TRAIN_BOTH);
+  } else if (n->tied) {
+    n->weight[0] = table;
   } else {
     n->weight[0] = add_param(m, n, "weight", &w[0], norm ? SHOAL_INIT_ONE : init);
     m->param[n->weight[0]].decay = !norm && !learned;
@@ -263,7 +285,7 @@ static void add_params(shoal_model *m, shoal_node *n, const shoal_shape w[SHOAL_
     n->weight[1] =
         add_param(m, n, "bias", &w[1], norm || init != SHOAL_INIT_UNIFORM ? SHOAL_INIT_ZERO : SHOAL_INIT_UNIFORM);
   for (int k = 0; k < SHOAL_OP_WEIGHTS; k++)
-    if (n->weight[k] >= 0) {
+    if (n->weight[k] >= 0 && n->weight[k] != table) {
       m->param[n->weight[k]].fan_in = fan_in;
       m->param[n->weight[k]].fan_out = fan_out;
     }
@@ -310,6 +332,7 @@ shoal_status shoal_model_add(shoal_model *m, const shoal_node *given, shoal_init
   SHOAL_CHECK(n.rank <= SHOAL_MIN(rows, cols), SHOAL_ERR_ARG,
               "layer %s: rank %lld of a weight that is %lld x %lld; at most the smaller side", n.name,
               (long long)n.rank, (long long)rows, (long long)cols);
+  if (n.tied) SHOAL_TRY(find_table(m, &n, &w[0], &n.weight[0]));
   SHOAL_TRY(grow(m));
   add_params(m, &n, w, init);
   n.stats = -1;

@@ -71,9 +71,10 @@ typedef struct {
   int order[SHOAL_MAX_DIMS - 1]; /* TRANSPOSE */
   bool ceil, count_pad;          /* pools */
   bool bias, relu;
+  bool tied; /* LINEAR: its weight is the table of the network's embedding, whose gradient is the sum of both */
   bool keep; /* output stays readable after forward (shoal_plan_output), as at the boundary before a head */
   float eps, momentum, p, slope;
-  int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1 */
+  int weight[SHOAL_OP_WEIGHTS]; /* parameter numbers or -1; tied: [0] is that of the embedding */
   int stats;                    /* offset of running mean, then variance, in the statistics arena; -1 */
   /* Factored: weight[0] is -1 and the weight is the product left * right of two parameters (in its 2-D form) */
   int factor[2];  /* left [o, r] and right [r, i*kh*kw], or -1 */
@@ -132,7 +133,7 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its
  *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR, EMBEDDING and CONV the width, for SLICE how many, in out.dim[0].  `init`
- *  is for the weight of LINEAR, CONV, EMBEDDING and PARAMETER; their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
+ *  is for the weight of LINEAR, CONV, EMBEDDING and PARAMETER (of a tied LINEAR there is none); their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or
  *  NULL) receives its number.  Errors are ERR_ARG with the node's name; the model is then unchanged. */
 shoal_status shoal_model_add(shoal_model *m, const shoal_node *n, shoal_init init, int *id_out);
 /** Completes the model: numbers units and spaces; input space and output space are never partitioned (space -1).

@@ -12,7 +12,8 @@ static inline int64_t shoal_node_width(const shoal_node *n)
   bool last = n->kind == SHOAL_OP_LINEAR || n->kind == SHOAL_OP_EMBEDDING;
   return n->out.dim[last ? n->out.ndim - 1 : 0];
 }
-/** Parameter numbers of a node in arena order, at most three (two factors and a bias); returns how many. */
+/** Parameter numbers of a node in arena order, at most three (two factors and a bias), without a table that it shares; returns how
+ *  many. */
 int shoal_node_params(const shoal_node *n, int ids[3]);
 /* The dimension of a value along which its hidden units lie: channels, features; of tokens [tokens, width] the last. */
 static inline int shoal_unit_dim(const shoal_shape *s)

@@ -288,7 +288,13 @@ static shoal_status build_vgg16(const shoal_config *c, const shoal_shape *input,
       { "model.depth", SHOAL_OPT_INT, "6", "blocks", "[1,1000]", "Blocks of attention and two layers.", "shoal" },     \
       DROPOUT("after the places are added, and before each sum"), SMOOTHING
 
-static const shoal_option gpt_options[] = { TRANSFORMER("token", "256", "8"), { .name = NULL } };
+static const shoal_option gpt_options[] = {
+  TRANSFORMER("token", "256", "8"),
+  { "model.tied", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "The output has the table of the tokens as its weight, and no bias; method local cannot cut it.",
+    "Press and Wolf, EACL 2017" },
+  { .name = NULL },
+};
 static const shoal_option vit_options[] = {
   { "model.patch", SHOAL_OPT_INT, "4", "pixels", "[1,65536]",
     "Side of the square patches that are the tokens; the sides of the images must be multiples.",
@@ -319,6 +325,15 @@ static shoal_status read_transformer(const shoal_config *c, bool causal, transfo
               "model.width is %lld and model.heads %d: the width must be a multiple of the heads", (long long)t->width,
               t->heads);
   return SHOAL_OK;
+}
+
+/* With the weight of the embedding; without a bias, as in GPT-2. */
+static int tied_linear(builder *b, const char *name, int in, int64_t width)
+{
+  shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, name, in);
+  n.out.dim[0] = width;
+  n.tied = true;
+  return add(b, &n, SHOAL_INIT_ZERO);
 }
 
 static int parameter(builder *b, const char *name, const shoal_shape *shape)
@@ -418,7 +433,10 @@ static shoal_status build_gpt(const shoal_config *c, const shoal_shape *input, i
   n.out.dim[0] = t.width;
   int x = transformer_body(&b, add(&b, &n, SHOAL_INIT_UNIFORM), input->dim[0], &t);
   x = plain(&b, SHOAL_OP_LAYERNORM, "ln_f", x, false);
-  linear(&b, "lm_head", x, classes, false);
+  if (shoal_config_bool(c, "model.tied"))
+    tied_linear(&b, "lm_head", x, classes);
+  else
+    linear(&b, "lm_head", x, classes, false);
   return end(&b, out);
 }
 

@@ -98,7 +98,8 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, sh
       a->w[k] = params->w + w->offset;
       a->dw[k] = w->frozen || !params->g ? NULL : params->g + w->offset;
     }
-  if (n->rank > 0) a->w[0] = params->products + n->product, a->dw[0] = slot_at(p, q->dproduct);
+  if (n->rank > 0) a->w[0] = params->products + n->product;
+  if (q->dweight >= 0) a->dw[0] = slot_at(p, q->dweight);
   if (n->stats >= 0) {
     a->stats[0] = params->stats + n->stats;
     a->stats[1] = a->stats[0] + n->out.dim[0];
@@ -143,13 +144,27 @@ static shoal_status differentiate_factors(const shoal_plan *p, int i, const shoa
   factors f = factors_of(p, i);
   const shoal_backend_ops *ops = p->backend->ops;
   const float *left = params->w + f.left->offset, *right = params->w + f.right->offset;
-  const float *g = slot_at(p, p->node[i].dproduct);
+  const float *g = slot_at(p, p->node[i].dweight);
   if (!f.left->frozen)
     SHOAL_TRY(ops->gemm(p->backend, false, true, f.rows, f.r, f.cols, 1, g, f.cols, right, f.cols, 0,
                         params->g + f.left->offset, f.r));
   if (!f.right->frozen)
     SHOAL_TRY(ops->gemm(p->backend, true, false, f.r, f.cols, f.rows, 1, left, f.r, g, f.cols, 0,
                         params->g + f.right->offset, f.cols));
+  return SHOAL_OK;
+}
+
+/* ---- weights that are tied ---- */
+
+/* An embedding's backward is the last to contribute to its table: what the layers that share it found is added. */
+static shoal_status add_tied(const shoal_plan *p, int embedding, const shoal_params *params)
+{
+  const shoal_model *m = p->model;
+  const shoal_param *table = &m->param[m->node[embedding].weight[0]];
+  for (int i = embedding + 1; i < m->nodes; i++)
+    if (m->node[i].tied)
+      SHOAL_TRY(
+          p->backend->ops->add(p->backend, table->count, slot_at(p, p->node[i].dweight), params->g + table->offset));
   return SHOAL_OK;
 }
 
@@ -317,7 +332,8 @@ static shoal_status backward_of_weights(const shoal_plan *p, int i, const shoal_
 {
   if (!q->op->backward_weights) return SHOAL_OK;
   SHOAL_TRY(q->op->backward_weights(q->op, a));
-  return q->dproduct >= 0 ? differentiate_factors(p, i, params) : SHOAL_OK;
+  if (p->model->node[i].rank > 0) return differentiate_factors(p, i, params);
+  return q->op->desc.kind == SHOAL_OP_EMBEDDING ? add_tied(p, i, params) : SHOAL_OK;
 }
 
 static shoal_status backward_of_inputs(const shoal_plan *p, int i, const shoal_planned *q, const shoal_op_args *a)

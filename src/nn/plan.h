@@ -72,7 +72,7 @@ static inline shoal_range shoal_plan_looked_at(size_t offset, size_t count)
   return (shoal_range){ offset + count - n, n };
 }
 /** Backward from the loss, with the address of forward; overwrites params->g (all trained elements).  `announce` (or NULL) is called with a range
- *  [offset, offset+count) of the arena as soon as its gradient is final; the order of ranges is fixed by the plan, and
+ *  [offset, offset+count) of the arena as soon as its gradient is final (of a table that is tied: with the embedding's); the order of ranges is fixed by the plan, and
  *  they are disjoint and cover all trained elements.  *bad, in pinned memory, says after `settle`, until the next backward, which of
  *  the elements looked at is the first that is not finite; their number: all are. */
 typedef shoal_status (*shoal_announce_fn)(void *ctx, size_t offset, size_t count, size_t *bad);

@@ -139,11 +139,15 @@ static void forward_slots(shoal_plan *p, const reads *r)
         q->entry[k] =
             shoal_plan_add_slot(p, q->op->in_format[k].bytes, i, q->backward && q->op->backward_reads_x ? back : i);
     if (q->op->saved_bytes > 0) q->saved = shoal_plan_add_slot(p, q->op->saved_bytes, i, q->backward ? back : i);
+    if (p->training && p->model->node[i].tied) {
+      const shoal_param *table = &p->model->param[p->model->node[i].weight[0]];
+      q->dweight =
+          shoal_plan_add_slot(p, table->count * sizeof(float), back, shoal_plan_moment_backward(p, table->node));
+    }
     if (p->model->node[i].rank == 0 || !p->training) continue;
     const shoal_param *left = &p->model->param[p->model->node[i].factor[0]];
     const shoal_param *right = &p->model->param[p->model->node[i].factor[1]];
-    q->dproduct =
-        shoal_plan_add_slot(p, (size_t)(left->shape.dim[0] * right->shape.dim[1]) * sizeof(float), back, back);
+    q->dweight = shoal_plan_add_slot(p, (size_t)(left->shape.dim[0] * right->shape.dim[1]) * sizeof(float), back, back);
   }
   for (int i = 0; i < p->model->nodes; i++) {
     int v = resolve(p, i);
@@ -217,7 +221,7 @@ static shoal_status build(shoal_plan *p, const shoal_model *m)
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->nodes, &p->node));
   for (int i = 0; i < m->nodes; i++) {
     shoal_planned *q = &p->node[i];
-    q->y = q->saved = q->dy = q->dproduct = SHOAL_NO_SLOT;
+    q->y = q->saved = q->dy = q->dweight = SHOAL_NO_SLOT;
     for (int k = 0; k < SHOAL_OP_INPUTS; k++) {
       q->in[k] = SHOAL_NO_INPUT;
       q->entry[k] = q->dx[k] = q->sum[k].from = q->sum[k].to = SHOAL_NO_SLOT;

@@ -27,7 +27,7 @@ typedef struct {
     int from, to;
     size_t n;
   } sum[SHOAL_OP_INPUTS];
-  int dproduct;            /* slot of the gradient of a factored weight */
+  int dweight; /* slot of the gradient of a weight that is factored, or tied: then it waits for the embedding's */
   int first_range, ranges; /* announced after its weights' gradients */
 } shoal_planned;
 

@@ -141,6 +141,7 @@ shoal_node shoal_text_node(const shoal_text_layer *l, int64_t classes)
   for (int k = 0; k < SHOAL_MAX_DIMS - 1; k++) n.order[k] = k < f->order.ndim ? (int)f->order.dim[k] : -1;
   n.bias = is_weighted(n.kind) && f->bias;
   n.relu = f->relu;
+  n.tied = f->tied;
   n.eps = (float)f->eps;
   n.momentum = (float)f->momentum;
   n.p = (float)f->p;

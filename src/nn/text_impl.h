@@ -23,7 +23,7 @@ typedef struct {
   int64_t kernel[2], stride[2], pad[2], dilation[2], groups, heads;
   shoal_shape shape, order;
   double eps, momentum, p, slope;
-  bool bias, relu, cut, ceil, count_pad, causal;
+  bool bias, relu, tied, cut, ceil, count_pad, causal;
   int64_t block; /* -1: none */
   shoal_init init;
 } shoal_layer_facts;

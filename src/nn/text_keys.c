@@ -29,6 +29,7 @@ const shoal_layer_key shoal_layer_keys[] = {
   { "shape", SHOAL_KEY_LIST, true, AT(shape), BIT(RESHAPE) | BIT(PARAMETER), -1, MOST },
   { "order", SHOAL_KEY_LIST, true, AT(order), BIT(TRANSPOSE), 0, SHOAL_MAX_DIMS - 2 },
   { "bias", SHOAL_KEY_FLAG, false, AT(bias), WEIGHTED, 0, 0 },
+  { "tied", SHOAL_KEY_FLAG, false, AT(tied), BIT(LINEAR), 0, 0 },
   { "init", SHOAL_KEY_INIT, false, AT(init), WEIGHTED | LEARNED, 0, 0 },
   { "eps", SHOAL_KEY_REAL, false, AT(eps), NORMS, 1e-30, 1 },
   { "momentum", SHOAL_KEY_REAL, false, AT(momentum), BIT(BATCHNORM), 0, 1 },
@@ -100,13 +101,14 @@ static shoal_layer_facts facts_of(const shoal_model *m, int i)
   for (int k = 0; k < n->out.ndim; k++) f.order.dim[k] = n->order[k];
   f.bias = n->bias;
   f.relu = n->relu;
+  f.tied = n->tied;
   f.eps = (double)n->eps;
   f.momentum = (double)n->momentum;
   f.p = (double)n->p;
   f.slope = (double)n->slope;
   f.block = n->residual;
   f.cut = i > 0 && m->node[i - 1].unit != n->unit;
-  if (n->weight[0] >= 0) f.init = m->param[n->weight[0]].init;
+  if (n->weight[0] >= 0 && !n->tied) f.init = m->param[n->weight[0]].init;
   return f;
 }
 

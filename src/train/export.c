@@ -55,6 +55,7 @@ static void put_layers(const shoal_model *m, shoal_json *j)
     if (n->kind == SHOAL_OP_CONV) shoal_json_int(j, "groups", n->groups);
     if (n->kind == SHOAL_OP_BATCHNORM || n->kind == SHOAL_OP_LAYERNORM) shoal_json_real(j, "eps", n->eps);
     if (n->kind == SHOAL_OP_LEAKYRELU) shoal_json_real(j, "slope", n->slope);
+    if (n->tied) shoal_json_string(j, "weight", m->param[n->weight[0]].name);
     if (n->relu) shoal_json_bool(j, "relu", true);
     shoal_json_end(j);
   }

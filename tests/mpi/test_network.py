@@ -219,6 +219,40 @@ def test_network_transformers(glyphs, method, model):
     assert float(metrics("whole")[-1]["test_loss"]) < {"gpt": 5.7, "vit": 3}[model], "of 256 bytes, of 10 classes"
 
 
+@pytest.mark.parametrize("method", ("sync", "ab", "ist"))
+def test_network_tied(tmp_path, monkeypatch, method):
+    """An output that is tied to the tokens' table: a run goes on with the same bits, and what is exported has the table once, and
+    predicts as the run did."""
+    monkeypatch.chdir(tmp_path)
+    shoal(*"data synth text -o text.h5 --train 900 --test 200".split())
+    base = [*TRANSFORMERS["gpt"], *METHODS[method], *sets(method__name=method, model__width=12, model__heads=4, model__depth=1, model__tied="true",
+                                                          optim__lr=0.02, run__epochs=1)]
+    train(2, "whole", *base)
+    train(2, "parts", *base, "--allow-faults", *sets(fault__stop_step=3, fault__rank=1), code=75)
+    train(2, "parts", *base)
+    assert_equal(newest("whole"), newest("parts"), f"{method} goes on otherwise than it began", "model/", "replica/")
+    shoal("ckpt", "export", "runs/whole", "-o", "whole.h5")
+    predict = {"__name__": "predict"}
+    with open(f"{ROOT}/docs/predict.py") as f:
+        exec(f.read(), predict)
+    with h5py.File("whole.h5") as model, h5py.File("text.h5") as text:
+        assert "wte.weight" in model and "lm_head.weight" not in model
+        t = text["test/tokens"][:].astype(int)
+        n = (len(t) - 1) // 8
+        p = predict["predict"](model, t[:8 * n].reshape(n, 8)).reshape(8 * n, -1)
+    loss = -np.log(p[range(8 * n), t[1:8 * n + 1]]).mean()
+    assert float(metrics("whole")[-1]["test_loss"]) == pytest.approx(loss, abs=1e-5) and loss < 5.7, "of 256 bytes"
+    shoal("ckpt", "export", "runs/whole", "-o", "whole.onnx")
+    with open("whole.onnx", "rb") as f:
+        graph = f.read()
+    assert b"lm_head.weight" not in graph and graph.count(b"wte.weight") == 3, "the tensor, and two nodes that read it"
+    if method == "sync":
+        shoal("model", "import", "whole.onnx", "-o", "back.yaml")
+        assert "op: linear, width: classes, bias: false" in open("back.yaml").read(), "two weights, which begin alike"
+        local = [*TRANSFORMERS["gpt"], *METHODS["local"], *sets(method__name="local", model__width=12, model__heads=4, model__tied="true")]
+        assert_one_error(train(2, "local", *local, code=2), "layer lm_head has the table of layer wte as its weight", "set tied: false")
+
+
 def test_network_refused(glyphs):
     glyphs(80, 40)
     with open("net.yaml", "w") as f:

@@ -13,8 +13,10 @@ static void check(const char *name, shoal_model *m, int64_t batch)
 
 int main(void)
 {
-  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
-  for (int i = 0; i < 6; i++) {
+  static const char *const networks[] = {
+    "chain", "residual", "forks", "wide", "branches", "groups", "tokens", "tied"
+  };
+  for (int i = 0; i < 8; i++) {
     check(networks[i], rig_network(networks[i]), 4);
     check(networks[i], rig_network(networks[i]), 3);
   }
@@ -31,6 +33,8 @@ int main(void)
     check(mlps[i], rig_model("mlp", options, &SHOAL_SHAPE(1, 3, 3), 4), 5);
   }
   check("gpt", rig_model("gpt", "model.width=8 model.heads=2 model.depth=2 model.dropout=0.1", &SHOAL_SHAPE(5), 11), 2);
+  check("gpt, tied", rig_model("gpt", "model.width=8 model.heads=2 model.depth=1 model.tied=true", &SHOAL_SHAPE(5), 11),
+        2);
   const shoal_shape image = SHOAL_SHAPE(2, 4, 6);
   check("vit", rig_model("vit", "model.width=8 model.heads=2 model.depth=2 model.patch=2 model.dropout=0.1", &image, 3),
         2);

@@ -333,6 +333,37 @@ static void check_spans_and_outputs(void)
   shoal_model_destroy(m);
 }
 
+/* A tied table has the gradient of an embedding and of an output that are apart and hold the same numbers, added up; it is announced
+ * last.  Small integers as gradients would not survive softmax, so there is a bound. */
+static void check_tied(const char *backend, double bound)
+{
+  rig tied, apart;
+  shoal_model *m = rig_network("tied"), *n = rig_network("tokens");
+  rig_open(&tied, backend, m, 3, SHOAL_PLAN_TRAIN);
+  rig_open(&apart, backend, n, 3, SHOAL_PLAN_TRAIN);
+  const size_t table = m->param[0].count, head = m->weights - (size_t)m->classes; /* then the output's bias */
+  CHECK_EQ(n->weights, m->weights + table);
+  for (size_t i = 0; i < head; i++) apart.params->w[i] = tied.params->w[i];
+  for (size_t i = 0; i < table; i++) apart.params->w[head + i] = tied.params->w[i];
+  for (size_t i = 0; i < (size_t)m->classes; i++) apart.params->w[head + table + i] = tied.params->w[head + i];
+  rig_forward(&tied);
+  rig_forward(&apart);
+  CHECK_OK(shoal_plan_backward(tied.plan, tied.params, NULL, NULL));
+  CHECK_OK(shoal_plan_backward(apart.plan, apart.params, NULL, NULL));
+  for (size_t i = 0; i < table; i++) apart.params->g[i] += apart.params->g[head + i];
+  CHECK_LE(rig_difference(tied.params->g, apart.params->g, head), bound, "%s", backend);
+  CHECK_LE(rig_difference(tied.params->g + head, apart.params->g + head + table, (size_t)m->classes), bound, "%s",
+           backend);
+  const shoal_range *ranges;
+  const size_t last = shoal_plan_ranges(tied.plan, &ranges) - 1;
+  CHECK_EQ(ranges[last].offset, 0);
+  CHECK_EQ(ranges[last].count, table);
+  rig_close(&tied);
+  rig_close(&apart);
+  shoal_model_destroy(m);
+  shoal_model_destroy(n);
+}
+
 static void check_refusals(void)
 {
   shoal_model *m = rig_model("mlp", "model.widths=[4] model.norm=batch", &SHOAL_SHAPE(6), 3);
@@ -359,8 +390,10 @@ static void check_refusals(void)
 int main(void)
 {
   const shoal_shape image = { 3, { 3, 32, 32 } };
-  static const char *const networks[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
-  for (int i = 0; i < 7; i++) {
+  static const char *const networks[] = {
+    "chain", "residual", "forks", "wide", "branches", "groups", "tokens", "tied"
+  };
+  for (int i = 0; i < 8; i++) {
     for (int k = 0; k < 4; k++)
       check_sharing(k / 2 ? "cpu" : "ref", networks[i], k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
     shoal_model *m = rig_network(networks[i]);
@@ -388,6 +421,8 @@ int main(void)
   check_addresses();
   check_two_sets("ref");
   check_two_sets("cpu");
+  check_tied("ref", 0);
+  check_tied("cpu", 1e-6);
   check_labels();
   check_cache();
   check_spans_and_outputs();

@@ -212,7 +212,7 @@ static void build_wide(shoal_model *m)
 }
 
 /* Of tokens: a table, learned places, attention, and a label for each token. */
-static void build_tokens(shoal_model *m)
+static void build_tokens(shoal_model *m, bool tied)
 {
   shoal_node n = shoal_node_make(SHOAL_OP_EMBEDDING, "table", -1);
   n.rows = m->classes;
@@ -231,16 +231,21 @@ static void build_tokens(shoal_model *m)
   n.unit = 1;
   y = put_linear(m, "fc1", put(m, n, SHOAL_INIT_ZERO), 7, true, 1);
   x = put_add(m, "sum", x, put_linear(m, "fc2", y, 5, false, 1), false, 1);
-  put_linear(m, "fc", x, (int)m->classes, false, 1);
+  n = shoal_node_make(SHOAL_OP_LINEAR, "fc", x);
+  n.out.dim[0] = m->classes;
+  n.bias = true;
+  n.tied = tied;
+  n.unit = 1;
+  put(m, n, SHOAL_INIT_UNIFORM);
 }
 
 shoal_model *rig_network(const char *which)
 {
   shoal_model *m;
-  bool tokens = strcmp(which, "tokens") == 0;
+  bool tied = strcmp(which, "tied") == 0, tokens = tied || strcmp(which, "tokens") == 0;
   REQUIRE(shoal_model_create(which, tokens ? &SHOAL_SHAPE(6) : &SHOAL_SHAPE(2, 6, 6), tokens ? 11 : 3, &m) == SHOAL_OK,
           "create");
-  if (tokens) build_tokens(m);
+  if (tokens) build_tokens(m, tied);
   if (strcmp(which, "chain") == 0) build_chain(m);
   if (strcmp(which, "residual") == 0) build_residual(m);
   if (strcmp(which, "forks") == 0) build_forks(m);

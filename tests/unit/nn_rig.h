@@ -14,6 +14,7 @@ shoal_model *rig_model(const char *name, const char *options, const shoal_shape 
  *  "residual"  stem, identity block, projection block, global pool, linear
  *  "forks"     tensors with four readers, sums of sums, sums without relu, gradients shared in every order
  *  "tokens"    a table of 11 rows, places, layernorm, attention, linears along the last dimension, a label for each of 6 tokens
+ *  "tied"      the same, but that the last layer has the table as its weight
  *  "wide"      flattened channels added to a linear: a space whose layers see different grains */
 shoal_model *rig_network(const char *which);
 /** Numbers in [-1, 1), a function of (seed, index). */

@@ -185,6 +185,11 @@ int main(void)
   shoal_model *m = rig_network("tokens");
   check_composition("ref", 0, m);
   shoal_model_destroy(m);
+  m = rig_network("tied");
+  shoal_model *part;
+  CHECK_STATUS(shoal_model_slice(m, 1, 2, NULL, &part), SHOAL_ERR_UNSUPPORTED, "a part without the table");
+  CHECK_HAS(check_error(), "layer fc has the table of layer table as its weight");
+  shoal_model_destroy(m);
   m = rig_network("residual");
   check_init(m);
   check_refusals(m);

@@ -115,7 +115,7 @@ static void test_round(void)
                                "  - { op: linear, width: classes }\n";
   shoal_model *m = read(shapes, &cifar, 10);
   if (m) check_round(m);
-  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens" };
+  static const char *const nets[] = { "chain", "residual", "forks", "wide", "branches", "groups", "tokens", "tied" };
   for (size_t i = 0; i < sizeof zoo / sizeof zoo[0]; i++) check_round(rig_model(zoo[i][0], zoo[i][1], &cifar, 10));
   for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) check_round(rig_network(nets[i]));
   check_round(rig_model("gpt", "model.width=8 model.heads=2 model.depth=2 model.dropout=0.2", &SHOAL_SHAPE(5), 11));

@@ -12,7 +12,7 @@
 static bool as_matrix(const shoal_model *m, int node, shoal_ab_layer *out)
 {
   const shoal_node *n = &m->node[node];
-  if ((n->kind != SHOAL_OP_LINEAR && n->kind != SHOAL_OP_CONV) || n->weight[0] < 0) return false;
+  if ((n->kind != SHOAL_OP_LINEAR && n->kind != SHOAL_OP_CONV) || n->weight[0] < 0 || n->tied) return false;
   const shoal_param *p = &m->param[n->weight[0]];
   *out = (shoal_ab_layer){ .node = node, .param = n->weight[0], .rows = p->shape.dim[0] };
   out->cols = (int64_t)p->count / out->rows;

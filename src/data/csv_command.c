@@ -58,9 +58,10 @@ void shoal_csv_command_lists(const shoal_csv_layout *l, const char *path, shoal_
 {
   shoal_python python;
   begin(l, "re, ", &python, out);
-  shoal_str_add(out, "n = r\"[-+.eE0-9]+\"; pandas.concat([t[k].str.strip(\"[]\").str.replace(\",\", \" \").str.split("
-                     "expand=True).add_prefix(str(k) + \"_\") if re.fullmatch(r\"\\[.*|\" + n + \"( +\" + n + \")+\", "
-                     "t[k][0]) else t[k] for k in t], axis=1)");
+  shoal_str_add(
+      out, "n = r\"[-+.eE0-9]+\"; pandas.concat([t[k].str.strip(\"[]\").str.replace(\",\", \" \").str.split("
+           "expand=True).add_prefix(str(k) + \"_\") if re.fullmatch(r\"\\[[\\s\\S]*|\" + n + \"( +\" + n + \")+\", "
+           "t[k][0]) else t[k] for k in t], axis=1)");
   end(l, path, &python, out);
 }
 

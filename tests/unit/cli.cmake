@@ -6,7 +6,7 @@ shoal_add_pytest(unit.cli.topo FILE unit/test_cli_topo.py LABELS unit noasan TIM
 shoal_add_pytest(unit.cli.refusals FILE unit/test_cli_refusals.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.numbers FILE unit/test_cli_numbers.py LABELS unit noasan TIMEOUT 120)
 shoal_add_pytest(unit.cli.import FILE unit/test_cli_import.py LABELS unit noasan TIMEOUT 300)
-shoal_add_pytest(unit.cli.commands FILE unit/test_cli_commands.py LABELS unit noasan TIMEOUT 300)
+shoal_add_pytest(unit.cli.commands FILE unit/test_cli_commands.py LABELS unit noasan TIMEOUT 600)
 shoal_add_pytest(unit.cli.targets FILE unit/test_cli_targets.py LABELS unit noasan TIMEOUT 300)
 shoal_add_pytest(unit.cli.vocabulary FILE unit/test_cli_vocabulary.py LABELS unit noasan TIMEOUT 300)
 shoal_add_pytest(unit.cli.arrays FILE unit/test_cli_arrays.py LABELS unit noasan TIMEOUT 300)

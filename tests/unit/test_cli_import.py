@@ -583,7 +583,7 @@ def test_labels_in_capitals():
 
 
 FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a minus that is not the one"),
-          ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "looks like a date or a time"),
+          ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "looks like a date; features are numbers: write days since 1970"),
           ("1.234D-02", "has an exponent as Fortran writes it"), ("-2.d+1", "has an exponent as Fortran"),
           ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),

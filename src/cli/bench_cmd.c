@@ -144,8 +144,13 @@ static shoal_status configure(const benchmark *y, const settings *s, shoal_confi
 static shoal_status open_bench(bench *b, const benchmark *y, const settings *s)
 {
   *b = (bench){ .batch = s->batch ? s->batch : y->batch };
-  SHOAL_TRY(shoal_backend_open(s->backend, s->threads, &b->backend));
+  shoal_run_choice choice;
   SHOAL_TRY(configure(y, s, &b->config));
+  shoal_run_choose(b->config, &choice);
+  const shoal_backend_options o = {
+    .name = s->backend, .threads = s->threads, .products = choice.products, .emulate = choice.emulate
+  };
+  SHOAL_TRY(shoal_backend_open_as(&o, &b->backend));
   if (strcmp(s->backend, "cpu") == 0) shoal_cpu_set_winograd(b->backend, shoal_config_bool(b->config, "cpu.winograd"));
   const shoal_model_entry *entry = shoal_model_find(y->model);
   SHOAL_TRY(entry->build(b->config, &entry->typical, entry->typical_classes, &b->model));
@@ -200,6 +205,7 @@ static void print_step(const bench *b, timings *t, const settings *s)
     shoal_json_int(&j, "batch", b->batch);
     shoal_json_int(&j, "threads", s->threads);
     shoal_json_string(&j, "backend", s->backend);
+    shoal_json_string(&j, "dtype", b->backend->dtype);
     shoal_json_uint(&j, "steps", t->n);
     shoal_json_fixed(&j, "samples_per_s", n / step, 2);
     shoal_json_fixed(&j, "bound_samples_per_s", n / products, 2);
@@ -212,8 +218,9 @@ static void print_step(const bench *b, timings *t, const settings *s)
     shoal_json_finish(&j);
     return;
   }
-  printf("%-10s %6lld %10.1f %10.1f %8.2f %9.1f %9.1f %9.1f %9.1f\n", b->model->name, (long long)b->batch, n / step,
-         n / products, products / step, step * 1e3, forward * 1e3, backward * 1e3, optimizer * 1e3);
+  printf("%-10s %5s %6lld %10.1f %10.1f %8.2f %9.1f %9.1f %9.1f %9.1f\n", b->model->name, b->backend->dtype,
+         (long long)b->batch, n / step, n / products, products / step, step * 1e3, forward * 1e3, backward * 1e3,
+         optimizer * 1e3);
 }
 
 static shoal_status bench_step(const benchmark *y, const settings *s)
@@ -258,8 +265,8 @@ static shoal_status step(int argc, char **argv)
   size_t n = shoal_args_words(a, &words), ran = 0;
   shoal_status st = read_settings(a, &s);
   if (st == SHOAL_OK && !s.json)
-    printf("%-10s %6s %10s %10s %8s %9s %9s %9s %9s\n", "model", "batch", "samples/s", "bound", "of bound", "step ms",
-           "forward", "backward", "optimizer");
+    printf("%-10s %5s %6s %10s %10s %8s %9s %9s %9s %9s\n", "model", "dtype", "batch", "samples/s", "bound", "of bound",
+           "step ms", "forward", "backward", "optimizer");
   for (size_t i = 0; st == SHOAL_OK && i < SHOAL_COUNT(benchmarks); i++) {
     bool wanted = n == 0;
     for (size_t w = 0; w < n; w++) wanted |= strcmp(words[w], benchmarks[i].model) == 0;

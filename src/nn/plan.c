@@ -336,12 +336,20 @@ static shoal_status backward_of_weights(const shoal_plan *p, int i, const shoal_
   return q->op->desc.kind == SHOAL_OP_EMBEDDING ? add_tied(p, i, params) : SHOAL_OK;
 }
 
+static shoal_status add_gradient(const shoal_plan *p, const shoal_format *f, const float *from, float *to)
+{
+  const shoal_backend_ops *ops = p->backend->ops;
+  const size_t n = shoal_format_count(f);
+  if (f->elements == SHOAL_ELEMENTS_F32) return ops->add(p->backend, n, from, to);
+  return ops->add_bf16(p->backend, n, (const uint16_t *)(const void *)from, (uint16_t *)(void *)to);
+}
+
 static shoal_status backward_of_inputs(const shoal_plan *p, int i, const shoal_planned *q, const shoal_op_args *a)
 {
   if ((q->op->desc.need_dx && !q->skip_data) || q->op->dw_with_dx) SHOAL_TRY(q->op->backward_data(q->op, a));
   for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
     if (q->sum[k].from >= 0)
-      SHOAL_TRY(p->backend->ops->add(p->backend, q->sum[k].n, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));
+      SHOAL_TRY(add_gradient(p, &q->sum[k].format, slot_at(p, q->sum[k].from), slot_at(p, q->sum[k].to)));
   return SHOAL_OK;
 }
 

@@ -33,18 +33,13 @@ static void bind(walk *w, shoal_planned *q, int k, int t, int moment)
   if (before >= 0) {
     q->sum[k].from = before;
     q->sum[k].to = t;
-    q->sum[k].n = w->p->node[v].format.bytes / sizeof(float);
+    q->sum[k].format = w->p->node[v].format;
     shoal_plan_use_slot(w->p, before, moment);
     w->refs[before]--;
   }
   shoal_plan_use_slot(w->p, t, moment);
   w->grad[v] = t;
   w->refs[t]++;
-}
-
-static bool same_format(const shoal_format *a, const shoal_format *b)
-{
-  return a->bytes == b->bytes && a->dense == b->dense && (a->dense || a->detail == b->detail);
 }
 
 static int inputs_of(const shoal_planned *q)
@@ -57,7 +52,7 @@ static int inputs_of(const shoal_planned *q)
 static bool can_share(const walk *w, const shoal_planned *q)
 {
   for (int k = 0; k < inputs_of(q); k++) {
-    if (!same_format(&q->op->in_format[k], &q->format)) return false;
+    if (!shoal_format_equal(&q->op->in_format[k], &q->format)) return false;
     if (wants(w, q->in[k]) && w->grad[q->in[k]] >= 0 && w->refs[w->grad[q->in[k]]] > 1) return false;
     for (int j = 0; j < k; j++)
       if (q->in[j] == q->in[k]) return false;
@@ -82,7 +77,7 @@ static void shared_sum(walk *w, shoal_planned *q, int moment)
     } else {
       q->sum[k].from = s;
       q->sum[k].to = w->grad[v];
-      q->sum[k].n = q->format.bytes / sizeof(float);
+      q->sum[k].format = q->format;
       shoal_plan_use_slot(w->p, w->grad[v], moment);
     }
   }
@@ -111,7 +106,7 @@ static void start_from_loss(walk *w)
   shoal_plan *p = w->p;
   int moment = shoal_plan_moment_loss(p), last = p->model->nodes - 1;
   size_t dense = (size_t)shoal_shape_count(&p->node[last].shape) * sizeof(float);
-  bool copy = !p->node[last].format.dense;
+  bool copy = !shoal_format_plain(&p->node[last].format);
   p->dlogits = copy ? p->dense_logits : shoal_plan_add_slot(p, dense, moment, moment);
   int dy = copy ? shoal_plan_add_slot(p, p->node[last].format.bytes, moment, moment) : p->dlogits;
   w->grad[p->logits] = dy;

@@ -25,15 +25,10 @@ static int resolve(const shoal_plan *p, int v)
   return v >= 0 && !p->node[v].op ? p->node[v].in[0] : v;
 }
 
-static shoal_format dense_format(const shoal_shape *s)
-{
-  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
-}
-
 /* Format of value v with the shape it has in the graph: an alias has its own shape, and so its own dense format. */
 static shoal_format format_of(const shoal_plan *p, const shoal_op_desc *d, int k, int v)
 {
-  return v < 0 ? dense_format(&d->in[k]) : p->node[v].format;
+  return v < 0 ? shoal_format_dense(&d->in[k], SHOAL_ELEMENTS_F32) : p->node[v].format;
 }
 
 static bool only_renames(const shoal_plan *p, const shoal_node *n, const shoal_format *in)
@@ -70,7 +65,7 @@ static shoal_status plan_node(shoal_plan *p, int i)
   }
   q->backward = q->backward || d.need_dx;
   if (only_renames(p, n, &in[0])) {
-    q->format = in[0].dense ? dense_format(&q->shape) : in[0];
+    q->format = in[0].dense ? shoal_format_dense(&q->shape, in[0].elements) : in[0];
     return SHOAL_OK;
   }
   d.training = p->training || (p->measuring && n->kind == SHOAL_OP_BATCHNORM);
@@ -135,7 +130,7 @@ static void forward_slots(shoal_plan *p, const reads *r)
       q->y = shoal_plan_add_slot(p, q->format.bytes, i, last);
     }
     for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
-      if (q->in[k] < 0 && !q->op->in_format[k].dense)
+      if (q->in[k] < 0 && !shoal_format_plain(&q->op->in_format[k]))
         q->entry[k] =
             shoal_plan_add_slot(p, q->op->in_format[k].bytes, i, q->backward && q->op->backward_reads_x ? back : i);
     if (q->op->saved_bytes > 0) q->saved = shoal_plan_add_slot(p, q->op->saved_bytes, i, q->backward ? back : i);
@@ -169,7 +164,7 @@ static shoal_status plan_logits(shoal_plan *p)
               m->node[last].name, (long long)width, (long long)m->classes);
   p->rows = shoal_shape_count(s) / width;
   p->dense_logits = p->dlogits = SHOAL_NO_SLOT;
-  if (!p->node[last].format.dense)
+  if (!shoal_format_plain(&p->node[last].format))
     p->dense_logits = shoal_plan_add_slot(p, (size_t)shoal_shape_count(s) * sizeof(float), shoal_plan_moment_loss(p),
                                           shoal_plan_moment_loss(p));
   return SHOAL_OK;

@@ -25,7 +25,7 @@ typedef struct {
   bool skip_data;          /* ADD without relu: its dx are its dy */
   struct {                 /* accumulation of a tensor's gradient over several readers: += from, after backward_data */
     int from, to;
-    size_t n;
+    shoal_format format;
   } sum[SHOAL_OP_INPUTS];
   int dweight; /* slot of the gradient of a weight that is factored, or tied: then it waits for the embedding's */
   int first_range, ranges; /* announced after its weights' gradients */

@@ -32,6 +32,8 @@ static const backend_entry entries[] = {
 #endif
 };
 
+const char *const shoal_products_names[] = { "f32", "tf32", "bf16", NULL };
+
 static const backend_entry *find_entry(const char *name)
 {
   for (size_t i = 0; i < SHOAL_COUNT(entries); i++)
@@ -67,11 +69,10 @@ shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend
   const backend_entry *e;
   SHOAL_TRY(find_built(o->name, &e));
   SHOAL_CHECK(o->threads >= 1, SHOAL_ERR_ARG, "backend %s: %d threads; must be at least 1", o->name, o->threads);
-  SHOAL_CHECK(o->products == SHOAL_PRODUCTS_F32 || e->devices, SHOAL_ERR_UNSUPPORTED,
-              "backend %s multiplies in f32 only", o->name);
   shoal_backend *b = NULL;
   SHOAL_TRY(e->open(o, &b));
   b->device = o->device;
+  b->dtype = shoal_products_names[o->products];
   shoal_status st = check_table(o->name, b->ops);
   if (st != SHOAL_OK) {
     shoal_backend_close(b);
@@ -178,8 +179,7 @@ shoal_status shoal_op_create(shoal_backend *b, const shoal_op_desc *d, const sho
   SHOAL_TRY(shoal_op_infer(d, &full.out));
   shoal_format dense[SHOAL_OP_INPUTS] = { { 0 } };
   for (int i = 0; i < SHOAL_OP_INPUTS; i++)
-    if (d->in[i].ndim > 0)
-      dense[i] = (shoal_format){ (size_t)shoal_shape_count(&d->in[i]) * sizeof(float), true, NULL };
+    if (d->in[i].ndim > 0) dense[i] = shoal_format_dense(&d->in[i], SHOAL_ELEMENTS_F32);
   return b->ops->op_create(b, &full, in ? in : dense, out);
 }
 

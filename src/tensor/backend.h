@@ -4,7 +4,8 @@
  *   cpu   oneDNN primitives created once and reused, OpenMP threads
  *   cuda  cuBLAS, cuDNN and hand-written kernels (built with -DSHOAL_CUDA=ON)
  *
- * Each is a table of functions; backend.c holds the list.  All data is f32.  Only one thread at a time may use a
+ * Each is a table of functions; backend.c holds the list.  All data is f32, but the activations of cpu where it was opened with
+ * bf16.  Only one thread at a time may use a
  * backend.  Results are bitwise reproducible for the same threads, shapes and values. */
 #ifndef SHOAL_TENSOR_BACKEND_H
 #define SHOAL_TENSOR_BACKEND_H
@@ -92,6 +93,7 @@ typedef struct {
   /* From here on results do not depend on threads and processor.  y += x;  y = p x + q y, where q 0 never reads y;
    * sumsq: *out (PINNED) += sum of squares, in double;  clip: *scale = min(1, limit / sqrt(*squares)), 1 if that is no number */
   shoal_status (*add)(shoal_backend *b, size_t n, const float *x, float *y);
+  shoal_status (*add_bf16)(shoal_backend *b, size_t n, const uint16_t *x, uint16_t *y); /* NULL: no format has bf16 */
   shoal_status (*axpby)(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
   shoal_status (*sumsq)(shoal_backend *b, size_t n, const float *x, double *out);
   shoal_status (*clip)(shoal_backend *b, float limit, const double *squares, float *scale);
@@ -172,6 +174,7 @@ struct shoal_backend {
   int threads;
   bool host_memory;                /* the host reaches all of its memory: windows show the memory itself */
   int device;                      /* as it was opened with */
+  const char *dtype;               /* of its products, as it was opened: "f32" */
   const char *card;                /* name of the device, "NVIDIA H200"; NULL: it computes on the host */
   bool records;                    /* it can, and was asked to */
   bool recording;                  /* between record and recorded: there is no progress */
@@ -184,20 +187,24 @@ struct shoal_backend {
   void *waits_context;
 };
 
-/* To what operations and gemm may round what they multiply; sums, and all that is kept, are f32.  `multiply` never rounds. */
+/* To what operations, and on cuda gemm, may round what they multiply; sums, weights and their gradients, statistics and the loss are
+ * f32.  `multiply` never rounds. */
 typedef enum {
   SHOAL_PRODUCTS_F32,
   SHOAL_PRODUCTS_TF32, /* cuda: 10 bits of mantissa */
-  SHOAL_PRODUCTS_BF16  /* cuda: 7 bits of mantissa; so may the results of convolutions be, before bias and relu */
+  SHOAL_PRODUCTS_BF16 /* 7 bits of mantissa.  cuda: so may the results of convolutions be, before bias and relu.  cpu: so are all
+                          activations and their gradients, and operations keep copies of the weights */
 } shoal_products;
+extern const char *const shoal_products_names[]; /* "f32", "tf32", "bf16", NULL */
 typedef struct {
   const char *name; /* "ref", "cpu" or "cuda" */
   int threads;      /* >= 1 */
   int device;       /* number of a device of shoal_backend_devices */
   shoal_products products;
-  bool graphs; /* cuda: parts of a step are recorded, if they are asked for again and again (nn/parts.h) */
+  bool graphs;  /* cuda: parts of a step are recorded, if they are asked for again and again (nn/parts.h) */
+  bool emulate; /* cpu: bf16 also on a processor without instructions for it, many times slower: for tests */
 } shoal_backend_options;
-/** @return ERR_UNSUPPORTED says how to build it, or that it has not those products; ERR_DEVICE what is missing */
+/** @return ERR_UNSUPPORTED says how to build it, or that it, or this processor, has not those products; ERR_DEVICE what is missing */
 shoal_status shoal_backend_open_as(const shoal_backend_options *o, shoal_backend **out);
 shoal_status shoal_backend_open(const char *name, int threads, shoal_backend **out); /* as above, with device 0 */
 /** The devices that this process may use with a backend: none with those on the host.  Opens nothing.

@@ -1,7 +1,8 @@
 /* An operation of a network: planned once for fixed shapes, then executed many times without allocating.
  *
  * Activations pass between operations in the memory format the backend prefers (a shoal_format); a consumer is created
- * with the formats its producers chose, so no reorder is needed in between.  Weights, their gradients and the running
+ * with the formats its producers chose, so no reorder is needed in between.  An operation that reads the network's input may
+ * ask for another format than f32 dense: its in_format says which.  Weights, their gradients and the running
  * statistics are always canonical: f32, dense, OIHW or [out, in], views into the flat arenas of the rank.  An operation
  * that wants another weight format keeps a private copy, refreshed when `weights_version` has changed, and reorders its
  * dW into the arena before it returns.
@@ -121,12 +122,36 @@ shoal_status shoal_op_infer(const shoal_op_desc *d, shoal_shape *out);
 void shoal_op_weight_shapes(const shoal_op_desc *d, shoal_shape w[SHOAL_OP_WEIGHTS]);
 double shoal_op_macs(const shoal_op_desc *d);
 
-/* A memory format of activations; opaque except to the backend that created it. */
+/* A memory format of activations; opaque except to the backend that created it.  Arguments of operations are `float *` whatever the
+ * elements are. */
+typedef enum { SHOAL_ELEMENTS_F32, SHOAL_ELEMENTS_BF16 } shoal_elements;
 typedef struct shoal_format {
-  size_t bytes; /* of one tensor in this format, padding included */
-  bool dense;   /* canonical row-major f32, readable by all code */
-  const void *detail;
+  size_t bytes;       /* of one tensor in this format, padding included */
+  const void *detail; /* NULL if dense */
+  shoal_elements elements;
+  bool dense; /* canonical row-major */
 } shoal_format;
+static inline size_t shoal_elements_bytes(shoal_elements e)
+{
+  return e == SHOAL_ELEMENTS_BF16 ? sizeof(uint16_t) : sizeof(float);
+}
+static inline shoal_format shoal_format_dense(const shoal_shape *s, shoal_elements e)
+{
+  return (shoal_format){ (size_t)shoal_shape_count(s) * shoal_elements_bytes(e), NULL, e, true };
+}
+static inline size_t shoal_format_count(const shoal_format *f) /* elements, padding included */
+{
+  return f->bytes / shoal_elements_bytes(f->elements);
+}
+/** Whether all code can read it: row-major f32. */
+static inline bool shoal_format_plain(const shoal_format *f)
+{
+  return f->dense && f->elements == SHOAL_ELEMENTS_F32;
+}
+static inline bool shoal_format_equal(const shoal_format *a, const shoal_format *b)
+{
+  return a->bytes == b->bytes && a->dense == b->dense && a->elements == b->elements && a->detail == b->detail;
+}
 
 /* Which random numbers DROPOUT draws. */
 typedef struct {

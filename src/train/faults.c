@@ -31,7 +31,7 @@ shoal_status shoal_session_read_faults(shoal_session *s)
                                        "fault.compute",     "fault.ckpt",      "fault.lr",        "fault.rank",
                                        "fault.no_exchange", "fault.jitter",    "fault.exit_step", "fault.nan_place",
                                        "fault.start",       "fault.eval",      "fault.delay",     "fault.trace_off",
-                                       "fault.end" };
+                                       "fault.end",         "fault.emulate" };
   for (size_t i = 0; i < SHOAL_COUNT(names); i++)
     SHOAL_CHECK(!shoal_config_given(c, names[i]) || s->world.args->allow_faults, SHOAL_ERR_USAGE,
                 "%s is a fault hook: it needs --allow-faults on the command line", names[i]);

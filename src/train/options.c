@@ -139,11 +139,12 @@ static const shoal_option run_options[] = {
   { "cpu.winograd", SHOAL_OPT_BOOL, "true", NULL, NULL,
     "Let 3x3 convolutions use Winograd's algorithm: fewer operations, slightly larger rounding.",
     "Lavin and Gray, CVPR 2016" },
-  { "cuda.products", SHOAL_OPT_ENUM, "f32", NULL, "f32|tf32|bf16",
-    "To what a GPU may round the factors of products, also those of convolutions: f32 not at all, tf32 to 10 bits of "
-    "mantissa, bf16 to 7 bits, to which results of convolutions are rounded, too. Sums, weights and activations stay "
-    "f32.",
-    "NVIDIA, A100 whitepaper, 2020; Kalamkar et al., 2019", .when = "device=cuda|auto" },
+  { "compute.dtype", SHOAL_OPT_ENUM, "f32", NULL, "f32|tf32|bf16",
+    "To what layers round the factors of products and convolutions: f32 not at all, bf16 to 7 bits of mantissa, tf32, "
+    "on GPUs alone, to 10. With bf16 results of convolutions are rounded, too, and on the CPU, which must have "
+    "instructions for it, all activations and their gradients. Sums, weights and their gradients, statistics and the "
+    "loss stay f32.",
+    "NVIDIA, A100 whitepaper, 2020; Kalamkar et al., 2019" },
   { "cuda.graphs", SHOAL_OPT_BOOL, "false", NULL, NULL,
     "Record forward, and backward up to each exchange, as CUDA graphs when they come the second time, and launch these "
     "from then on: "
@@ -178,6 +179,8 @@ static const shoal_option run_options[] = {
     "Fault hook: \"sleep:MS\" makes the rank so late with opening the data set.", NULL },
   { "fault.eval", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" slows every batch of an evaluation down on the rank.", NULL },
+  { "fault.emulate", SHOAL_OPT_BOOL, "false", NULL, NULL,
+    "Fault hook: compute.dtype bf16 also on a processor that has only AVX-512 for it, many times slower.", NULL },
   { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
     NULL },
   { .name = NULL }
@@ -479,6 +482,8 @@ void shoal_run_choose(const shoal_config *c, shoal_run_choice *out)
     .gather_bytes = (uint64_t)shoal_config_int(c, "ckpt.gather") << 20,
     .patience = (uint64_t)shoal_config_int(c, "eval.patience"),
     .bad = (shoal_bad_policy)place_of(c, "numbers.bad", policies),
+    .products = (shoal_products)place_of(c, "compute.dtype", shoal_products_names),
+    .emulate = shoal_config_bool(c, "fault.emulate"),
     .spike = shoal_config_float(c, "numbers.spike"),
     .bad_limit = (uint64_t)shoal_config_int(c, "numbers.limit"),
     .nan_place = (shoal_fault_place)place_of(c, "fault.nan_place", places),

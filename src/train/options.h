@@ -55,6 +55,8 @@ typedef struct {
   double spike;       /* numbers.spike */
   uint64_t bad_limit; /* numbers.limit */
   shoal_fault_place nan_place;
+  shoal_products products; /* compute.dtype */
+  bool emulate;
 } shoal_run_choice;
 void shoal_run_choose(const shoal_config *c, shoal_run_choice *out);
 #endif

@@ -132,10 +132,11 @@ void shoal_session_report_start(const shoal_session *s)
   if (!s->world.resume_path) shoal_folder_tell_beginning(&s->world.folder);
   char chosen[256];
   explain_auto(s, chosen, sizeof chosen);
-  shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s%s%s%s", t->size, t->size == 1 ? "" : "s", t->nodes,
-             t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
+  const bool f32 = s->world.choice.products == SHOAL_PRODUCTS_F32;
+  shoal_info("%d rank%s on %d node%s%s, %d thread%s each, backend %s%s%s%s%s%s", t->size, t->size == 1 ? "" : "s",
+             t->nodes, t->nodes == 1 ? "" : "s", t->pretended ? " (pretended)" : "", r->backend->threads,
              r->backend->threads == 1 ? "" : "s", r->backend->name, r->backend->card ? " on " : "",
-             r->backend->card ? r->backend->card : "", chosen);
+             r->backend->card ? r->backend->card : "", f32 ? "" : " in ", f32 ? "" : r->backend->dtype, chosen);
   tell_of_threads(s);
   tell_of_sharing(t);
   shoal_info("%zu parameters, %.0f multiply-accumulates per sample", s->run.model->weights,

@@ -277,31 +277,20 @@ static void progress(void *session)
   (void)shoal_world_progress(s->run.world);
 }
 
-static shoal_products products_of(const shoal_config *c)
-{
-  const char *word = shoal_config_string(c, "cuda.products");
-  if (strcmp(word, "bf16") == 0) return SHOAL_PRODUCTS_BF16;
-  return strcmp(word, "tf32") == 0 ? SHOAL_PRODUCTS_TF32 : SHOAL_PRODUCTS_F32;
-}
-
 shoal_status shoal_session_open_backend(shoal_session *s)
 {
   const shoal_place *p = shoal_world_place(s->run.world);
   const char *device = shoal_config_string(s->world.config, "device");
   if (strcmp(device, "auto") == 0) device = p->gpu ? "cuda" : "cpu";
   const bool gpu = strcmp(device, "cuda") == 0;
-  shoal_products products = products_of(s->world.config);
-  if (!gpu && products != SHOAL_PRODUCTS_F32) {
-    if (shoal_session_is_root(s))
-      shoal_warn("cuda.products %s does nothing: products are f32 on backend %s",
-                 shoal_config_string(s->world.config, "cuda.products"), device);
-    products = SHOAL_PRODUCTS_F32;
-  }
   const bool graphs = shoal_config_bool(s->world.config, "cuda.graphs");
   if (!gpu && graphs && shoal_session_is_root(s)) shoal_warn("cuda.graphs does nothing on backend %s", device);
-  const shoal_backend_options o = {
-    .name = device, .threads = p->on->threads, .device = p->device, .products = products, .graphs = graphs && gpu
-  };
+  const shoal_backend_options o = { .name = device,
+                                    .threads = p->on->threads,
+                                    .device = p->device,
+                                    .products = s->world.choice.products,
+                                    .graphs = graphs && gpu,
+                                    .emulate = s->world.choice.emulate };
   SHOAL_TRY(shoal_backend_open_as(&o, &s->run.backend));
   if (strcmp(device, "cpu") == 0)
     shoal_cpu_set_winograd(s->run.backend, shoal_config_bool(s->world.config, "cpu.winograd"));

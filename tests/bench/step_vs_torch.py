@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Speed of a training step compared with PyTorch, both measured alternately in one run on the same cores.
 
-Usage: step_vs_torch.py SHOAL [--rounds 5] [--seconds 4] [--threads 1] [--markdown] [model...]
+Usage: step_vs_torch.py SHOAL [--rounds 5] [--seconds 4] [--threads 1] [--bf16 [--compile]] [--markdown] [model...]
 
 Each round times Shoal (`shoal bench step MODEL --json`) and then PyTorch for the same time; the table has the medians of the
 rounds, so that other load affects both alike.  The step is forward, backward and SGD with momentum,
-f32, at the batch sizes of `shoal bench step`.
+f32, at the batch sizes of `shoal bench step`; with --bf16 Shoal runs with `compute.dtype: bf16`, which the processor must have, and
+PyTorch under autocast with tensors in channels-last order; --compile: its step compiled, too.
 """
 import argparse
 import json
@@ -67,20 +68,27 @@ MODELS = {
 class Torch:
     """A PyTorch step, timed for a given duration at a time."""
 
-    def __init__(self, name):
+    def __init__(self, name, bf16=False, compiled=False):
+        self.bf16 = bf16
         self.batch, make, shape = MODELS[name]
         torch.manual_seed(1)
         self.model = make()
         self.model.train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.x = torch.rand(self.batch, *shape) * 2 - 1
+        if bf16:
+            self.model = self.model.to(memory_format=torch.channels_last)
+            self.x = self.x.to(memory_format=torch.channels_last)
+        self.run = torch.compile(self.model) if compiled else self.model
         self.y = torch.arange(self.batch) % 10
         for _ in range(2):
             self.step()
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(self.model(self.x), self.y).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.bf16):
+            logits = self.run(self.x)
+        F.cross_entropy(logits.float(), self.y).backward()
         self.optimizer.step()
 
     def samples_per_s(self, seconds):
@@ -94,7 +102,7 @@ class Torch:
 
 def shoal(program, name, args):
     command = [program, "bench", "step", name, "--json", "--seconds", str(args.seconds), "--threads", str(args.threads)]
-    for setting in args.set:
+    for setting in args.set + (["compute.dtype=bf16"] if args.bf16 else []):
         command += ["--set", setting]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
@@ -107,6 +115,8 @@ def main():
     p.add_argument("--seconds", type=float, default=4)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--set", action="append", default=[])
+    p.add_argument("--bf16", action="store_true")
+    p.add_argument("--compile", action="store_true")
     p.add_argument("--markdown", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
@@ -115,7 +125,7 @@ def main():
     if args.markdown:
         print("|---|---|---|---|---|---|---|")
     for name in args.models:
-        reference = Torch(name)
+        reference = Torch(name, args.bf16, args.compile)
         ours, theirs, bounds = [], [], []
         for _ in range(args.rounds):
             result = shoal(args.shoal, name, args)

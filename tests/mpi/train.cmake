@@ -10,6 +10,7 @@ shoal_add_runs(train ranks resume moved statistics bytes trace algorithms uneven
 shoal_add_pytest(train.refusals FILE mpi/test_train.py TESTS bad_options bad_resume LABELS train noasan)
 shoal_add_pytest(train.claims FILE mpi/test_train.py TESTS claims_refused claims_unheard LABELS train noasan)
 shoal_add_pytest(train.matches FILE mpi/test_matches.py LABELS train noasan)
+shoal_add_pytest(train.dtype FILE mpi/test_dtype.py LABELS train noasan)
 shoal_add_pytest(train.golden FILE mpi/test_golden.py LABELS train noasan)
 shoal_add_pytest(train.away FILE mpi/test_away.py LABELS train noasan)
 shoal_add_pytest(train.shards FILE mpi/test_shards.py LABELS train noasan)

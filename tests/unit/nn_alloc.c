@@ -49,11 +49,22 @@ static void check(const char *backend, const char *name, shoal_model *m, shoal_p
   rig_close(&r);
 }
 
+static bool has_bf16(void)
+{
+  shoal_backend *b = NULL;
+  shoal_status st = shoal_backend_open_as(
+      &(shoal_backend_options){ .name = "cpu", .threads = 1, .products = SHOAL_PRODUCTS_BF16, .emulate = true }, &b);
+  shoal_backend_close(b);
+  return st == SHOAL_OK;
+}
+
 int main(void)
 {
-  static const char *const backends[] = { "ref", "cpu" };
+  static const char *const backends[] = { "ref", "cpu", "cpu" }; /* the last one in bf16 */
+  const int kinds = has_bf16() ? 3 : 2;
   const shoal_shape image = { 3, { 3, 32, 32 } };
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < 2 * kinds; k++) {
+    rig_products = k / 2 == 2 ? SHOAL_PRODUCTS_BF16 : SHOAL_PRODUCTS_F32;
     shoal_plan_mode mode = k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN;
     shoal_model *m[] = { rig_network("chain"),
                          rig_network("residual"),

@@ -12,7 +12,8 @@ static const char mirrored; /* its address is the format's detail */
 
 static shoal_format mirror_format(const shoal_shape *s)
 {
-  return (shoal_format){ ((size_t)shoal_shape_count(s) + PADDING) * sizeof(float), false, &mirrored };
+  return (shoal_format){ ((size_t)shoal_shape_count(s) + PADDING) * sizeof(float), &mirrored, SHOAL_ELEMENTS_F32,
+                         false };
 }
 
 static void move(const shoal_shape *s, const shoal_format *from, const float *x, const shoal_format *to, float *y)
@@ -32,7 +33,7 @@ typedef struct {
   float *x[SHOAL_OP_INPUTS], *dx[SHOAL_OP_INPUTS], *y, *dy;
 } mirror_op;
 
-static const shoal_format dense = { 0, true, NULL };
+static const shoal_format dense = { .dense = true };
 
 static void inward(const mirror_op *m, const shoal_op_args *a, shoal_op_args *in, bool backward)
 {

@@ -271,10 +271,13 @@ void rig_labels(int32_t *y, size_t n, int64_t classes, uint64_t seed)
   }
 }
 
+shoal_products rig_products;
+
 void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, shoal_plan_mode mode)
 {
   *r = (rig){ .m = m, .batch = batch, .at = { .seed = 3, .step = 5, .slot0 = 11 } };
-  REQUIRE(shoal_backend_open(backend, 1, &r->b) == SHOAL_OK, "backend %s", backend);
+  const shoal_backend_options options = { .name = backend, .threads = 1, .products = rig_products, .emulate = true };
+  REQUIRE(shoal_backend_open_as(&options, &r->b) == SHOAL_OK, "backend %s", backend);
   REQUIRE(shoal_params_create(r->b, m, NULL, &r->params) == SHOAL_OK, "params");
   REQUIRE(shoal_plan_create(r->b, m, batch, mode, &r->plan) == SHOAL_OK, "plan of %s", m->name);
   size_t n = (size_t)(batch * shoal_shape_count(&m->input));

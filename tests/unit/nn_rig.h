@@ -32,6 +32,7 @@ typedef struct {
   shoal_address at;
 } rig;
 /** Initial weights of seed 7 with every parameter and statistic moved by a tenth or so, so that no scale is 1 and no shift 0. */
+extern shoal_products rig_products; /* of the backends that rig_open opens; f32 unless a test sets it */
 void rig_open(rig *r, const char *backend, const shoal_model *m, int64_t batch, shoal_plan_mode mode);
 void rig_close(rig *r);
 /** One forward (and backward); mean loss over the batch. */

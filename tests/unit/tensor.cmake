@@ -9,6 +9,9 @@ shoal_add_test(unit.tensor.ref
   LINK shoal_tensor ARGS ref LABELS unit TIMEOUT 300)
 add_test(NAME unit.tensor.cpu COMMAND unit.tensor.ref cpu 2)
 set_tests_properties(unit.tensor.cpu PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit)
+# The processor need not have bf16: oneDNN computes it by instructions of f32 then.
+add_test(NAME unit.tensor.cpu_bf16 COMMAND unit.tensor.ref cpu 2 ops bf16)
+set_tests_properties(unit.tensor.cpu_bf16 PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS unit)
 if(NOT SHOAL_WITH_CUDA) # else in simgpu/simgpu.cmake
   add_test(NAME unit.tensor.cuda.1 COMMAND unit.tensor.ref cuda)
   set_tests_properties(unit.tensor.cuda.1 PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 60 LABELS unit)

@@ -59,7 +59,9 @@ static void check_conv(const shape *s, int layouts)
   for (int t = 0; t < BACKENDS; t++)
     for (int l = 0; l < layouts; l++) {
       shoal_format in[SHOAL_OP_INPUTS];
-      REQUIRE(shoal_cpu_format_of_layout((shoal_cpu *)cpu[t], &d.in[0], layout[l], &in[0]) == SHOAL_OK, "format");
+      REQUIRE(shoal_cpu_format_of_layout((shoal_cpu *)cpu[t], &d.in[0], SHOAL_ELEMENTS_F32, layout[l], &in[0]) ==
+                  SHOAL_OK,
+              "format");
       in[1] = in[0];
       run(cpu[t], &d, in, &v, &got);
       const struct {

@@ -97,7 +97,7 @@ static void check_channels_last(shoal_backend *cpu, shoal_backend *ref, shoal_op
   pair p;
   rig r;
   char text[160];
-  CHECK_OK(shoal_cpu_format_of_layout((shoal_cpu *)cpu, &d.in[0], SHOAL_CPU_CHANNELS_LAST, &last));
+  CHECK_OK(shoal_cpu_format_of_layout((shoal_cpu *)cpu, &d.in[0], SHOAL_ELEMENTS_F32, SHOAL_CPU_CHANNELS_LAST, &last));
   pair_make(&p, &d);
   run(ref, &d, &p.v, &p.first);
   rig_open(&r, cpu, &d, (shoal_format[]){ last, last }, &p.v);

@@ -80,7 +80,8 @@ static void check_alike(const shoal_op_desc *d)
   run(cpu[0], d, NULL, &v, &want);
   for (int i = 0; i < BACKENDS; i++) {
     shoal_format in;
-    REQUIRE(shoal_cpu_format_of_layout((shoal_cpu *)cpu[i], &d->in[0], layout[i], &in) == SHOAL_OK, "format");
+    REQUIRE(shoal_cpu_format_of_layout((shoal_cpu *)cpu[i], &d->in[0], SHOAL_ELEMENTS_F32, layout[i], &in) == SHOAL_OK,
+            "format");
     run(cpu[i], d, &in, &v, &got);
     CHECK(same_bits(got.y, want.y, v.y_n), "%s: other bits with %d threads", describe(d, text), i + 1);
     CHECK(same_bits(got.dx[0], want.dx[0], v.x_n[0]), "%s: other bits with %d threads", describe(d, text), i + 1);

@@ -10,6 +10,9 @@
  * A large batch is processed in pieces of a few images, because one primitive over all of it can take 40 ms, without a
  * poll of the network.  The dW of the pieces are added in order.
  *
+ * With bf16 the same holds, without Winograd and taps: activations, their gradients and the copies of the weights are bf16, dW and
+ * the bias f32, so that both reorders also convert.
+ *
  * A relu runs over a piece of y right behind its primitive, while it is in the cache: oneDNN's own, fused into the
  * primitive, turns NaN into 0, and training goes on as if nothing were wrong (docs/numbers.md).  Backward needs dy as it
  * was before the relu: backward_weights computes it once, together with the gradient of the bias, into `saved` if
@@ -24,7 +27,7 @@ static shoal_status run(shoal_op *op, const shoal_dnn_call *c, const shoal_op_ar
   return SHOAL_OK;
 }
 
-static shoal_status weights_of(shoal_op *op, shoal_cpu_weights *w, const shoal_op_args *a, const float **out)
+static shoal_status weights_of(shoal_op *op, shoal_cpu_weights *w, const shoal_op_args *a, const void **out)
 {
   if (!w->data) {
     *out = a->w[0];
@@ -39,12 +42,17 @@ static shoal_status weights_of(shoal_op *op, shoal_cpu_weights *w, const shoal_o
   return SHOAL_OK;
 }
 
+static const void *piece_of(const void *x, int64_t piece, int64_t step)
+{
+  return (const char *)x + piece * step;
+}
+
 static shoal_status input_of(shoal_op *op, const shoal_cpu_pieces *cut, const shoal_op_args *a, int64_t piece,
-                             const float **out)
+                             const void **out)
 {
   const shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *x = a->x[0] + piece * cut->x_step;
-  float *moved = shoal_cpu_at(a->scratch, p->moved_at), *packed = shoal_cpu_at(a->scratch, p->packed_at);
+  const void *x = piece_of(a->x[0], piece, cut->x_step);
+  void *moved = shoal_cpu_at(a->scratch, p->moved_at), *packed = shoal_cpu_at(a->scratch, p->packed_at);
   if (cut->x_in.primitive) {
     SHOAL_TRY(run(op, &cut->x_in, a, (const void *const[]){ x, moved }));
     x = moved;
@@ -57,16 +65,25 @@ static shoal_status input_of(shoal_op *op, const shoal_cpu_pieces *cut, const sh
   return SHOAL_OK;
 }
 
+static void relu_in_place(const shoal_op *op, size_t bytes, void *y)
+{
+  shoal_cpu *b = shoal_cpu_of(op);
+  if (op->out_format.elements == SHOAL_ELEMENTS_BF16)
+    shoal_cpu_mask_bf16(b, bytes / sizeof(uint16_t), y, y, y);
+  else
+    shoal_cpu_relu(b, bytes / sizeof(float), y);
+}
+
 static shoal_status conv_forward(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *x, *w;
+  const void *x, *w;
   SHOAL_TRY(weights_of(op, &p->w_forward, a, &w));
   for (int64_t i = 0; i < p->data.count; i++) {
     SHOAL_TRY(input_of(op, &p->data, a, i, &x));
-    float *y = a->y + i * p->data.y_step;
+    void *y = shoal_cpu_at(a->y, (size_t)(i * p->data.y_step));
     SHOAL_TRY(run(op, &p->forward, a, (const void *const[]){ x, w, y, a->w[1] }));
-    if (op->desc.relu) shoal_cpu_relu(shoal_cpu_of(op), (size_t)p->data.y_step, y);
+    if (op->desc.relu) relu_in_place(op, (size_t)p->data.y_step, y);
   }
   return SHOAL_OK;
 }
@@ -93,8 +110,10 @@ const float *shoal_cpu_conv_end_back(shoal_op *op, const shoal_cpu_conv_end *e, 
 {
   bool relu = op->desc.relu;
   if (op->desc.bias)
-    shoal_cpu_bias_gradient(shoal_cpu_of(op), &e->y, a->dy, relu ? a->y : NULL, masked_at(e, a),
-                            shoal_cpu_at(a->scratch, e->partial_at), a->dw[1]);
+    shoal_cpu_bias_gradient(shoal_cpu_of(op), &e->y, op->out_format.elements, a->dy, relu ? a->y : NULL,
+                            masked_at(e, a), shoal_cpu_at(a->scratch, e->partial_at), a->dw[1]);
+  else if (relu && op->out_format.elements == SHOAL_ELEMENTS_BF16)
+    shoal_cpu_mask_bf16(shoal_cpu_of(op), shoal_format_count(&op->out_format), a->dy, a->y, masked_at(e, a));
   else if (relu)
     shoal_cpu_mask(op, a->dy, a->y, masked_at(e, a));
   return shoal_cpu_conv_end_again(op, e, a);
@@ -103,15 +122,16 @@ const float *shoal_cpu_conv_end_back(shoal_op *op, const shoal_cpu_conv_end *e, 
 static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *x, *dy = shoal_cpu_conv_end_back(op, &p->end, a);
+  const float *dy = shoal_cpu_conv_end_back(op, &p->end, a);
+  const void *x;
   if (!a->dw[0]) return SHOAL_OK;
   if (p->taps.on) return shoal_cpu_taps_run(&p->taps, op, a->x[0], dy, a->scratch, a->dw[0]);
   float *sum = p->dw_out.primitive ? shoal_cpu_at(a->scratch, p->dw_at) : a->dw[0];
   float *more = shoal_cpu_at(a->scratch, p->dw_more_at);
   for (int64_t i = 0; i < p->weights.count; i++) {
     SHOAL_TRY(input_of(op, &p->weights, a, i, &x));
-    SHOAL_TRY(
-        run(op, &p->backward_weights, a, (const void *const[]){ x, dy + i * p->weights.y_step, i == 0 ? sum : more }));
+    const void *const at[] = { x, piece_of(dy, i, p->weights.y_step), i == 0 ? sum : more };
+    SHOAL_TRY(run(op, &p->backward_weights, a, at));
     if (i > 0) SHOAL_TRY(shoal_cpu_add(op->backend, p->dw_floats, more, sum));
   }
   if (p->dw_out.primitive) SHOAL_TRY(run(op, &p->dw_out, a, (const void *const[]){ sum, a->dw[0] }));
@@ -121,12 +141,13 @@ static shoal_status conv_backward_weights(shoal_op *op, const shoal_op_args *a)
 static shoal_status conv_backward_data(shoal_op *op, const shoal_op_args *a)
 {
   shoal_cpu_conv *p = (shoal_cpu_conv *)op;
-  const float *w, *dy = shoal_cpu_conv_end_again(op, &p->end, a);
+  const float *dy = shoal_cpu_conv_end_again(op, &p->end, a);
+  const void *w;
   SHOAL_TRY(weights_of(op, p->shared ? &p->w_forward : &p->w_backward, a, &w));
   for (int64_t i = 0; i < p->data.count; i++) {
-    float *wanted = a->dx[0] + i * p->data.x_step;
-    float *dx = p->dx_out.primitive ? shoal_cpu_at(a->scratch, p->moved_at) : wanted;
-    SHOAL_TRY(run(op, &p->backward_data, a, (const void *const[]){ dy + i * p->data.y_step, w, dx }));
+    void *wanted = shoal_cpu_at(a->dx[0], (size_t)(i * p->data.x_step));
+    void *dx = p->dx_out.primitive ? shoal_cpu_at(a->scratch, p->moved_at) : wanted;
+    SHOAL_TRY(run(op, &p->backward_data, a, (const void *const[]){ piece_of(dy, i, p->data.y_step), w, dx }));
     if (p->dx_out.primitive) SHOAL_TRY(run(op, &p->dx_out, a, (const void *const[]){ dx, wanted }));
   }
   return SHOAL_OK;
@@ -150,6 +171,7 @@ shoal_status shoal_cpu_plan_conv(shoal_cpu *b, const shoal_op_desc *d, const sho
   if (shoal_cpu_suits_winograd(b, d)) return shoal_cpu_plan_winograd(b, d, in, out);
   SHOAL_TRY(shoal_cpu_op_new(b, d, in, sizeof *p, &p));
   shoal_op *op = &p->op;
+  if (op->in_format[0].dense) op->in_format[0] = shoal_format_dense(&d->in[0], b->elements);
   op->destroy = conv_destroy;
   op->forward = conv_forward;
   op->backward_weights = conv_backward_weights;

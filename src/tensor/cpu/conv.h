@@ -3,15 +3,15 @@
 #define SHOAL_TENSOR_CPU_CONV_H
 #include "tensor/cpu/conv_taps.h"
 
-/* The plan's copy of the weights in the format of a primitive. */
+/* The plan's copy of the weights in the format of a primitive, bf16 where activations are. */
 typedef struct {
-  float *data;         /* NULL: the format is OIHW, use the arena */
+  void *data;          /* NULL: the format is OIHW in f32, use the arena */
   shoal_dnn_call fill; /* OIHW -> data */
   uint64_t version;
   bool filled;
 } shoal_cpu_weights;
 
-/* A batch split into `count` equal pieces; strides in floats, in the given formats. */
+/* A batch split into `count` equal pieces; strides in bytes, in the given formats. */
 typedef struct {
   int64_t count, images, x_step, y_step;
   shoal_dnn_call x_in; /* input of a piece -> format of the primitive; empty if equal */

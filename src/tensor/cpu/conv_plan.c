@@ -13,7 +13,7 @@ typedef struct {
 } side;
 
 typedef struct {
-  shoal_dnn_md w_oihw, w_any, bias;
+  shoal_dnn_md w_oihw, w_any, dw_any, bias;
   side data, weights; /* forward with backward_data; backward_weights, whose forward is only a hint */
 } planning;
 
@@ -34,6 +34,7 @@ static void planning_fini(planning *g)
 {
   shoal_dnn_md_free(g->w_oihw);
   shoal_dnn_md_free(g->w_any);
+  shoal_dnn_md_free(g->dw_any);
   shoal_dnn_md_free(g->bias);
   side_fini(&g->data);
   side_fini(&g->weights);
@@ -80,9 +81,9 @@ static shoal_status start_side(const shoal_op *op, int64_t images, shoal_cpu_pie
   if (cut->count == 1)
     SHOAL_TRY(shoal_cpu_md_of(&s->x_shape, f, &s->x_given));
   else
-    SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, shoal_cpu_layout_of(f), &s->x_given));
-  SHOAL_TRY(shoal_dnn_md_tag(&s->x_shape, dnnl_format_tag_any, &s->x_any));
-  return shoal_dnn_md_tag(&s->y_shape, dnnl_format_tag_any, &s->y_any);
+    SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, f->elements, shoal_cpu_layout_of(f), &s->x_given));
+  SHOAL_TRY(shoal_dnn_md_tag(&s->x_shape, f->elements, dnnl_format_tag_any, &s->x_any));
+  return shoal_dnn_md_tag(&s->y_shape, f->elements, dnnl_format_tag_any, &s->y_any);
 }
 
 static shoal_dnn_conv describe(const planning *g, const side *s, const shoal_op *op)
@@ -106,22 +107,24 @@ static shoal_status start(shoal_cpu_conv *p, planning *g)
   int64_t groups = shoal_op_groups(&op->desc);
   if (groups > 1) /* the same memory, with a dimension more */
     w[0] = SHOAL_SHAPE(groups, w[0].dim[0] / groups, w[0].dim[1], w[0].dim[2], w[0].dim[3]);
-  SHOAL_TRY(shoal_dnn_md_dense(&w[0], &g->w_oihw));
-  SHOAL_TRY(shoal_dnn_md_tag(&w[0], dnnl_format_tag_any, &g->w_any));
-  if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], &g->bias));
+  SHOAL_TRY(shoal_dnn_md_dense(&w[0], SHOAL_ELEMENTS_F32, &g->w_oihw));
+  SHOAL_TRY(shoal_dnn_md_tag(&w[0], op->in_format[0].elements, dnnl_format_tag_any, &g->w_any));
+  SHOAL_TRY(shoal_dnn_md_tag(&w[0], SHOAL_ELEMENTS_F32, dnnl_format_tag_any, &g->dw_any));
+  if (op->desc.bias) SHOAL_TRY(shoal_dnn_md_dense(&w[1], SHOAL_ELEMENTS_F32, &g->bias));
   SHOAL_TRY(start_side(op, images_for_data(op), &p->data, &g->data));
   return start_side(op, images_for_weights(op), &p->weights, &g->weights);
 }
 
 /* For a dense input of 5 channels (activations that a block of layers receives from another rank) forward has a fast
  * implementation, but the weight gradient may have only the reference loop. */
-static shoal_status has_reference_gradient(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_conv c,
-                                           bool *reference)
+static shoal_status has_reference_gradient(const shoal_cpu *b, const shoal_op *op, const planning *g, const side *s,
+                                           shoal_dnn_conv c, bool *reference)
 {
   dnnl_primitive_desc_t gradient = NULL;
   *reference = false;
   if (!op->desc.training) return SHOAL_OK;
   c.bias = NULL;
+  c.weights = g->dw_any;
   c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
   c.dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST);
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_BACKWARD_WEIGHTS, s->forward, &gradient));
@@ -142,15 +145,16 @@ static shoal_status is_foreign(const side *s, bool *yes)
 /* For narrow layers (a subnet's 6 channels in blocks of 16) and for channels-last inputs oneDNN, if it may choose the
  * output format, falls back to its reference loop, 100 times slower.  With channels last on both sides it has fast code
  * for forward and backward; the input is reordered if necessary. */
-static shoal_status avoid_reference_loop(const shoal_cpu *b, const shoal_op *op, side *s, shoal_dnn_conv *c)
+static shoal_status avoid_reference_loop(const shoal_cpu *b, const shoal_op *op, const planning *g, side *s,
+                                         shoal_dnn_conv *c)
 {
   dnnl_primitive_desc_t other = NULL;
   bool reference = shoal_dnn_is_reference(s->forward), foreign;
   SHOAL_TRY(is_foreign(s, &foreign));
-  if (op->in_format[0].dense) SHOAL_TRY(has_reference_gradient(b, op, s, *c, &reference));
+  if (op->in_format[0].dense) SHOAL_TRY(has_reference_gradient(b, op, g, s, *c, &reference));
   if (!reference && !foreign) return SHOAL_OK;
-  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
-  SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, op->in_format[0].elements, SHOAL_CPU_CHANNELS_LAST, &s->x_last));
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->y_shape, op->in_format[0].elements, SHOAL_CPU_CHANNELS_LAST, &s->y_last));
   shoal_dnn_conv last = *c;
   last.src = s->x_last;
   last.dst = s->y_last;
@@ -171,12 +175,15 @@ static shoal_status choose_pair(const shoal_cpu *b, planning *g, side *s, const 
 {
   shoal_dnn_conv c = describe(g, s, op);
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &c, SHOAL_DNN_FORWARD, NULL, &s->forward));
-  SHOAL_TRY(avoid_reference_loop(b, op, s, &c));
+  SHOAL_TRY(avoid_reference_loop(b, op, g, s, &c));
   if (!wanted) return SHOAL_OK;
   c.bias = NULL; /* its gradient is computed with the relu mask (bias.c) */
   /* dx may have another format than x: for a dense dx of 3 channels oneDNN has only its reference loop, 400 times
    * slower. */
-  if (backward == SHOAL_DNN_BACKWARD_WEIGHTS) c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
+  if (backward == SHOAL_DNN_BACKWARD_WEIGHTS) {
+    c.src = shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC);
+    c.weights = g->dw_any;
+  }
   c.dst = shoal_dnn_pd_md(s->forward, DNNL_ARG_DST);
   return shoal_dnn_conv_pd(&b->dnn, &c, backward, s->forward, &s->backward);
 }
@@ -185,22 +192,22 @@ static shoal_status plan_weights(const shoal_cpu *b, shoal_dnn_cmd oihw, shoal_d
 {
   SHOAL_TRY(shoal_dnn_call_init_reorder(&b->dnn, oihw, wanted, &w->fill));
   if (!w->fill.primitive) return SHOAL_OK;
-  return shoal_alloc(shoal_dnn_md_bytes(wanted), 1, "blocked copy of convolution weights", (void **)&w->data);
+  return shoal_alloc(shoal_dnn_md_bytes(wanted), 1, "blocked copy of convolution weights", &w->data);
 }
 
 /* Reorder from the input format to that of a primitive, or back.  1x1 images are dense in every format. */
 static shoal_status plan_move(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_dnn_cmd wanted, bool in,
                               shoal_dnn_call *out)
 {
-  if (op->in_format[0].dense && shoal_dnn_md_is_dense(wanted, &s->x_shape)) return SHOAL_OK;
+  if (op->in_format[0].dense && shoal_dnn_md_is_dense(wanted, &s->x_shape)) return SHOAL_OK; /* of the same elements */
   return shoal_dnn_call_init_reorder(&b->dnn, in ? s->x_given : wanted, in ? wanted : s->x_given, out);
 }
 
 /* Strides between pieces, and whether their input must be reordered. */
 static shoal_status plan_pieces(const shoal_cpu *b, const shoal_op *op, const side *s, shoal_cpu_pieces *cut)
 {
-  cut->x_step = (int64_t)(op->in_format[0].bytes / sizeof(float)) / cut->count;
-  cut->y_step = (int64_t)(op->out_format.bytes / sizeof(float)) / cut->count;
+  cut->x_step = (int64_t)op->in_format[0].bytes / cut->count;
+  cut->y_step = (int64_t)op->out_format.bytes / cut->count;
   return plan_move(b, op, s, shoal_dnn_pd_md(s->forward, DNNL_ARG_SRC), true, &cut->x_in);
 }
 
@@ -215,7 +222,7 @@ static shoal_status plan_forward(shoal_cpu *b, shoal_cpu_conv *p, planning *g)
   SHOAL_TRY(shoal_cpu_format_of(b, &s->y_shape, shoal_dnn_pd_md(s->forward, DNNL_ARG_DST), &piece));
   op->out_format = piece;
   if (p->data.count > 1)
-    SHOAL_TRY(shoal_cpu_format_of_layout(b, &d->out, shoal_cpu_layout_of(&piece), &op->out_format));
+    SHOAL_TRY(shoal_cpu_format_of_layout(b, &d->out, piece.elements, shoal_cpu_layout_of(&piece), &op->out_format));
   SHOAL_TRY(shoal_cpu_view_of_layout(&d->out, shoal_cpu_layout_of(&op->out_format), &p->end.y));
   SHOAL_TRY(shoal_dnn_call_init(&b->dnn, s->forward, d->bias ? 4 : 3, args, &p->forward));
   SHOAL_TRY(plan_weights(b, g->w_oihw, shoal_dnn_pd_md(s->forward, DNNL_ARG_WEIGHTS), &p->w_forward));
@@ -247,7 +254,7 @@ static shoal_status writes_past_scratchpad(const shoal_op *op, const side *s, bo
   *yes = shoal_dnn_is_1x1(s->backward) && (d->stride[0] > 1 || d->stride[1] > 1) &&
          d->in[0].dim[1] / shoal_op_groups(d) < BLOCK;
   if (!*yes) return SHOAL_OK;
-  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, SHOAL_CPU_CHANNELS_LAST, &last));
+  SHOAL_TRY(shoal_cpu_md_of_layout(&s->x_shape, op->in_format[0].elements, SHOAL_CPU_CHANNELS_LAST, &last));
   *yes = shoal_dnn_md_equal(shoal_dnn_pd_md(s->backward, DNNL_ARG_SRC), last);
   shoal_dnn_md_free(last);
   return SHOAL_OK;
@@ -265,8 +272,8 @@ static shoal_status plan_without_stride(const shoal_cpu *b, shoal_cpu_conv *p, c
   dnnl_primitive_desc_t hint = NULL;
   shoal_shape packed = s->y_shape; /* [images, c, out.h, out.w] */
   packed.dim[1] = c;
-  SHOAL_TRY(shoal_dnn_md_strided(&packed, stride, &s->x_strided));
-  SHOAL_TRY(shoal_cpu_md_of_layout(&packed, SHOAL_CPU_CHANNELS_LAST, &s->x_packed));
+  SHOAL_TRY(shoal_dnn_md_strided(&packed, p->op.in_format[0].elements, stride, &s->x_strided));
+  SHOAL_TRY(shoal_cpu_md_of_layout(&packed, p->op.in_format[0].elements, SHOAL_CPU_CHANNELS_LAST, &s->x_packed));
   SHOAL_TRY(shoal_dnn_call_init_reorder(&b->dnn, s->x_strided, s->x_packed, &p->weights.x_sample));
   shoal_dnn_conv plain = { .training = true,
                            .stride = (const int[]){ 1, 1 },
@@ -278,6 +285,7 @@ static shoal_status plan_without_stride(const shoal_cpu *b, shoal_cpu_conv *p, c
   SHOAL_TRY(shoal_dnn_conv_pd(&b->dnn, &plain, SHOAL_DNN_FORWARD, NULL, &hint));
   dnnl_primitive_desc_destroy(s->backward);
   s->backward = NULL;
+  plain.weights = g->dw_any;
   shoal_status st = shoal_dnn_conv_pd(&b->dnn, &plain, SHOAL_DNN_BACKWARD_WEIGHTS, hint, &s->backward);
   dnnl_primitive_desc_destroy(hint);
   return st;

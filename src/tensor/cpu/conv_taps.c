@@ -48,7 +48,8 @@ static shoal_status view(const shoal_shape *s, const shoal_format *f, shoal_cpu_
 shoal_status shoal_cpu_taps_plan(const shoal_op *op, size_t *scratch_bytes, shoal_cpu_taps *out)
 {
   const shoal_op_desc *d = &op->desc;
-  *out = (shoal_cpu_taps){ .on = !op->in_format[0].dense && pays(d) };
+  *out =
+      (shoal_cpu_taps){ .on = !op->in_format[0].dense && op->in_format[0].elements == SHOAL_ELEMENTS_F32 && pays(d) };
   if (!out->on) return SHOAL_OK;
   SHOAL_TRY(view(&d->in[0], &op->in_format[0], &out->x));
   SHOAL_TRY(view(&d->out, &op->out_format, &out->y));

@@ -36,7 +36,8 @@ bool shoal_cpu_suits_winograd(const shoal_cpu *b, const shoal_op_desc *d)
   bool plain3x3 = d->kernel[0] == 3 && d->kernel[1] == 3 && d->stride[0] == 1 && d->stride[1] == 1 &&
                   shoal_op_groups(d) == 1 && d->gap[0] == 0 && d->gap[1] == 0;
   bool wide = d->in[0].dim[1] >= 16 && d->out.dim[1] >= 16;
-  return b->winograd && plain3x3 && wide && p * q >= 8 * tiles && shoal_dnn_lanes() > 0;
+  return b->winograd && b->elements == SHOAL_ELEMENTS_F32 && plain3x3 && wide && p * q >= 8 * tiles &&
+         shoal_dnn_lanes() > 0;
 }
 
 /* --- forward and backward_data --- */
@@ -239,10 +240,10 @@ static shoal_status plan_formats(shoal_cpu *b, winograd_op *p, size_t *moved_byt
   shoal_op *op = &p->op;
   shoal_dnn_md given = NULL, blocked = NULL;
   shoal_cpu_layout layout = p->forward.run->lanes == 16 ? SHOAL_CPU_BLOCK16 : SHOAL_CPU_BLOCK8;
-  SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, layout, &op->out_format));
+  SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, SHOAL_ELEMENTS_F32, layout, &op->out_format));
   SHOAL_TRY(shoal_cpu_view_of_layout(&op->desc.out, layout, &p->end.y));
   shoal_status st = shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &given);
-  if (st == SHOAL_OK) st = shoal_cpu_md_of_layout(&op->desc.in[0], layout, &blocked);
+  if (st == SHOAL_OK) st = shoal_cpu_md_of_layout(&op->desc.in[0], SHOAL_ELEMENTS_F32, layout, &blocked);
   if (st == SHOAL_OK) st = plan_moves(b, p, given, blocked);
   *moved_bytes = st == SHOAL_OK && p->x_in.primitive ? shoal_dnn_md_bytes(blocked) : 0;
   shoal_dnn_md_free(given);

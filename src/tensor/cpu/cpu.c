@@ -43,6 +43,19 @@ static shoal_cpu_planner *const planners[SHOAL_OP_COUNT] = {
   [SHOAL_OP_DROPOUT] = shoal_cpu_plan_dropout,
 };
 
+/* Those that read and write bf16; the others do so around their f32 form. */
+static shoal_cpu_planner *const bf16_planners[SHOAL_OP_COUNT] = {
+  [SHOAL_OP_LINEAR] = shoal_cpu_plan_linear_bf16,
+  [SHOAL_OP_CONV] = shoal_cpu_plan_conv,
+};
+
+static shoal_status plan(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
+{
+  if (b->elements == SHOAL_ELEMENTS_F32) return planners[d->kind](b, d, in, out);
+  if (bf16_planners[d->kind]) return bf16_planners[d->kind](b, d, in, out);
+  return shoal_cpu_plan_inside_f32(b, d, in, planners[d->kind], out);
+}
+
 static void op_free(shoal_op *op)
 {
   free(op);
@@ -55,8 +68,8 @@ shoal_status shoal_cpu_op_new(shoal_cpu *b, const shoal_op_desc *d, const shoal_
   op->desc = *d;
   op->backend = &b->base;
   for (int i = 0; i < shoal_op_inputs(d); i++)
-    op->in_format[i] = in && in[i].bytes ? in[i] : shoal_cpu_dense(&d->in[i]);
-  op->out_format = shoal_cpu_dense(&d->out);
+    op->in_format[i] = in && in[i].bytes ? in[i] : shoal_format_dense(&d->in[i], SHOAL_ELEMENTS_F32);
+  op->out_format = shoal_format_dense(&d->out, SHOAL_ELEMENTS_F32);
   op->destroy = op_free;
   *(shoal_op **)out = op;
   return SHOAL_OK;
@@ -67,7 +80,7 @@ static shoal_status op_create_cpu(shoal_backend *base, const shoal_op_desc *d, c
   shoal_cpu *b = (shoal_cpu *)base;
   shoal_op *op = NULL;
   shoal_dnn_enter(&b->dnn);
-  SHOAL_TRY(planners[d->kind](b, d, in, &op));
+  SHOAL_TRY(plan(b, d, in, &op));
   if (!d->training) {
     op->backward_weights = op->backward_data = NULL;
     op->dw_with_dx = op->backward_reads_x = op->backward_reads_y = false;
@@ -120,6 +133,7 @@ static const shoal_backend_ops cpu_ops = {
   .softmax_xent = shoal_cpu_softmax_xent,
   .target_loss = shoal_host_target_loss,
   .add = shoal_cpu_add,
+  .add_bf16 = shoal_cpu_add_bf16,
   .axpby = shoal_cpu_axpby,
   .sumsq = shoal_cpu_sumsq,
   .clip = shoal_host_clip,
@@ -151,11 +165,22 @@ static const shoal_backend_ops cpu_ops = {
   .close = close_cpu,
 };
 
+static shoal_status check_products(const shoal_backend_options *o)
+{
+  SHOAL_CHECK(o->products != SHOAL_PRODUCTS_TF32, SHOAL_ERR_UNSUPPORTED,
+              "backend cpu has no tf32: set compute.dtype to f32 or bf16");
+  SHOAL_CHECK(o->products == SHOAL_PRODUCTS_F32 || shoal_dnn_has_bf16(o->emulate), SHOAL_ERR_UNSUPPORTED,
+              "this processor has no instructions for bf16 (AVX512_BF16 or AMX): set compute.dtype to f32");
+  return SHOAL_OK;
+}
+
 shoal_status shoal_cpu_open(const shoal_backend_options *o, shoal_backend **out)
 {
+  SHOAL_TRY(check_products(o));
   shoal_cpu *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend cpu");
   b->base = (shoal_backend){ .name = "cpu", .ops = &cpu_ops, .threads = o->threads, .host_memory = true };
+  b->elements = o->products == SHOAL_PRODUCTS_BF16 ? SHOAL_ELEMENTS_BF16 : SHOAL_ELEMENTS_F32;
   shoal_status st = shoal_dnn_open(o->threads, &b->dnn);
   if (st != SHOAL_OK) {
     close_cpu(&b->base);

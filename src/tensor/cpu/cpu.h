@@ -7,7 +7,8 @@
 #define SHOAL_TENSOR_CPU_CPU_H
 #include "tensor/backend.h"
 
-/** o->threads: OpenMP threads of every operation.  ERR_INTERNAL if oneDNN does not start, ERR_MEM. */
+/** o->threads: OpenMP threads of every operation.  ERR_INTERNAL if oneDNN does not start, ERR_MEM; ERR_UNSUPPORTED for TF32, and
+ *  for bf16 on a processor without instructions for it, unless o->emulate and AVX-512. */
 shoal_status shoal_cpu_open(const shoal_backend_options *o, shoal_backend **out);
 /** "oneDNN 2.6.3 (compiled 2.6.3)"; a static string. */
 const char *shoal_cpu_versions(void);

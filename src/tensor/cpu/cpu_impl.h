@@ -36,7 +36,8 @@ typedef struct shoal_cpu_format {
 typedef struct {
   shoal_backend base;
   shoal_dnn dnn;
-  bool winograd; /* allowed; see shoal_cpu_suits_winograd */
+  bool winograd;           /* allowed; see shoal_cpu_suits_winograd */
+  shoal_elements elements; /* of activations, and of the plans' copies of weights */
   shoal_cpu_format *formats;
 } shoal_cpu;
 
@@ -46,12 +47,13 @@ static inline shoal_cpu *shoal_cpu_of(const shoal_op *op)
 }
 
 /* --- format.c --- */
-shoal_format shoal_cpu_dense(const shoal_shape *s);
 /** The format of a tensor of shape `s` that oneDNN describes by `md`; dense if the memory layout is. */
 shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_cmd md, shoal_format *out);
-shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out);
+shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_elements e, shoal_cpu_layout layout,
+                                        shoal_format *out);
 shoal_status shoal_cpu_md_of(const shoal_shape *s, const shoal_format *f, shoal_dnn_md *out); /* caller frees */
-shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_cpu_layout layout, shoal_dnn_md *out); /* as well */
+shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_elements e, shoal_cpu_layout layout,
+                                    shoal_dnn_md *out); /* as well */
 shoal_status shoal_cpu_layout_of_md(const shoal_shape *s, shoal_dnn_cmd md, shoal_cpu_layout *out);
 shoal_cpu_layout shoal_cpu_layout_of(const shoal_format *f);
 shoal_status shoal_cpu_to_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x,
@@ -86,19 +88,30 @@ static inline void *shoal_cpu_at(void *area, size_t offset)
   return area ? (char *)area + offset : NULL;
 }
 
+/* --- bf16.c: f32 to bf16 and back, and the relu's gradient on bf16, all over n elements --- */
+void shoal_cpu_to_bf16(shoal_cpu *b, size_t n, const void *x, void *y);
+void shoal_cpu_from_bf16(shoal_cpu *b, size_t n, const void *x, void *y);
+void shoal_cpu_mask_bf16(shoal_cpu *b, size_t n, const void *dy, const void *y,
+                         void *dx); /* y its own: a relu in place */
+shoal_status shoal_cpu_add_bf16(shoal_backend *b, size_t n, const uint16_t *x, uint16_t *y);
+
 /* --- cpu.c --- */
 /** A zeroed operation with private fields: `bytes` is the size of a struct that begins with a shoal_op.  Description,
  *  formats (the output dense), backend and a destroy that frees are set; planners add to it. */
 shoal_status shoal_cpu_op_new(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, size_t bytes, void *out);
 
 typedef shoal_status shoal_cpu_planner(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in, shoal_op **out);
-shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_conv, shoal_cpu_plan_batchnorm, shoal_cpu_plan_layernorm,
-    shoal_cpu_plan_relu, shoal_cpu_plan_curve, shoal_cpu_plan_pool, shoal_cpu_plan_globalpool, shoal_cpu_plan_add,
-    shoal_cpu_plan_parameter, shoal_cpu_plan_embedding, shoal_cpu_plan_attention, shoal_cpu_plan_mul,
-    shoal_cpu_plan_concat, shoal_cpu_plan_slice, shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
+shoal_cpu_planner shoal_cpu_plan_linear, shoal_cpu_plan_linear_bf16, shoal_cpu_plan_conv, shoal_cpu_plan_batchnorm,
+    shoal_cpu_plan_layernorm, shoal_cpu_plan_relu, shoal_cpu_plan_curve, shoal_cpu_plan_pool, shoal_cpu_plan_globalpool,
+    shoal_cpu_plan_add, shoal_cpu_plan_parameter, shoal_cpu_plan_embedding, shoal_cpu_plan_attention,
+    shoal_cpu_plan_mul, shoal_cpu_plan_concat, shoal_cpu_plan_slice, shoal_cpu_plan_flatten, shoal_cpu_plan_dropout;
 /** Plan an operation that reads dense tensors only for an input that is not dense (dense_wrapper.c). */
 shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
                                           shoal_cpu_planner *planner, shoal_op **out);
+
+/** Plan an operation on bf16 activations whose loops read f32 only (inside_f32.c). */
+shoal_status shoal_cpu_plan_inside_f32(shoal_cpu *b, const shoal_op_desc *d, const shoal_format *in,
+                                       shoal_cpu_planner *planner, shoal_op **out);
 
 /* --- flat.c, multiply.c and loss.c: the flat-vector part of the table --- */
 shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha,

@@ -59,11 +59,11 @@ static shoal_status plan(shoal_cpu *b, wrapped_op *p, shoal_cpu_planner *planner
   shoal_op *op = &p->op;
   const shoal_shape *s = &op->desc.in[0];
   shoal_status st;
-  shoal_format dense[SHOAL_OP_INPUTS] = { shoal_cpu_dense(s) };
+  shoal_format dense[SHOAL_OP_INPUTS] = { shoal_format_dense(s, op->in_format[0].elements) };
   shoal_dnn_md blocked = NULL, plain = NULL;
   SHOAL_TRY(planner(b, &op->desc, dense, &p->inner));
   SHOAL_TRY_GOTO(st, shoal_cpu_md_of(s, &op->in_format[0], &blocked), done);
-  SHOAL_TRY_GOTO(st, shoal_dnn_md_dense(s, &plain), done);
+  SHOAL_TRY_GOTO(st, shoal_dnn_md_dense(s, dense[0].elements, &plain), done);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, blocked, plain, &p->to_dense), done);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, plain, blocked, &p->from_dense), done);
   shoal_cpu_carve(&op->scratch_bytes, SHOAL_MAX(p->to_dense.scratch_bytes, p->from_dense.scratch_bytes));
@@ -91,6 +91,7 @@ shoal_status shoal_cpu_plan_dense_wrapper(shoal_cpu *b, const shoal_op_desc *d, 
   op->forward = wrapped_forward;
   op->backward_weights = p->inner->backward_weights ? wrapped_backward_weights : NULL;
   op->backward_data = p->inner->backward_data ? wrapped_backward_data : NULL;
+  op->out_format = p->inner->out_format;
   op->saved_bytes = p->inner->saved_bytes;
   op->backward_reads_x = p->inner->backward_reads_x;
   op->backward_reads_y = p->inner->backward_reads_y;

@@ -56,9 +56,24 @@ int shoal_dnn_lanes(void)
   return 0;
 }
 
+bool shoal_dnn_has_bf16(bool emulate)
+{
+#ifdef __x86_64__
+  return emulate ? shoal_dnn_lanes() == 16 : allows(dnnl_cpu_isa_avx512_core_bf16);
+#else
+  (void)emulate;
+  return false;
+#endif
+}
+
 void shoal_dnn_enter(const shoal_dnn *d)
 {
   if (omp_get_max_threads() != d->threads) omp_set_num_threads(d->threads);
+}
+
+static dnnl_data_type_t type_of(shoal_elements e)
+{
+  return e == SHOAL_ELEMENTS_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
 /* oneDNN declares arrays of twelve dimensions but reads only ndim. */
@@ -69,19 +84,19 @@ static void copy_dims(const shoal_shape *s, dnnl_dims_t out)
 
 #if DNNL_VERSION_MAJOR >= 3
 
-shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal_dnn_md *out)
+shoal_status shoal_dnn_md_tag(const shoal_shape *s, shoal_elements e, dnnl_format_tag_t tag, shoal_dnn_md *out)
 {
   dnnl_dims_t dims;
   copy_dims(s, dims);
-  SHOAL_TRY_DNNL(dnnl_memory_desc_create_with_tag(out, s->ndim, dims, dnnl_f32, tag));
+  SHOAL_TRY_DNNL(dnnl_memory_desc_create_with_tag(out, s->ndim, dims, type_of(e), tag));
   return SHOAL_OK;
 }
 
-shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out)
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, shoal_elements e, const int64_t *stride, shoal_dnn_md *out)
 {
   dnnl_dims_t dims;
   copy_dims(s, dims);
-  SHOAL_TRY_DNNL(dnnl_memory_desc_create_with_strides(out, s->ndim, dims, dnnl_f32, stride));
+  SHOAL_TRY_DNNL(dnnl_memory_desc_create_with_strides(out, s->ndim, dims, type_of(e), stride));
   return SHOAL_OK;
 }
 
@@ -96,6 +111,13 @@ void shoal_dnn_md_free(shoal_dnn_md md)
   if (md) dnnl_memory_desc_destroy(md);
 }
 
+shoal_elements shoal_dnn_md_elements(shoal_dnn_cmd md)
+{
+  dnnl_data_type_t type = dnnl_f32;
+  dnnl_memory_desc_query(md, dnnl_query_data_type, &type);
+  return type == dnnl_bf16 ? SHOAL_ELEMENTS_BF16 : SHOAL_ELEMENTS_F32;
+}
+
 #else
 
 shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out)
@@ -107,21 +129,21 @@ shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out)
   return SHOAL_OK;
 }
 
-shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal_dnn_md *out)
+shoal_status shoal_dnn_md_tag(const shoal_shape *s, shoal_elements e, dnnl_format_tag_t tag, shoal_dnn_md *out)
 {
   dnnl_memory_desc_t md;
   dnnl_dims_t dims;
   copy_dims(s, dims);
-  SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_tag(&md, s->ndim, dims, dnnl_f32, tag));
+  SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_tag(&md, s->ndim, dims, type_of(e), tag));
   return shoal_dnn_md_copy(&md, out);
 }
 
-shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out)
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, shoal_elements e, const int64_t *stride, shoal_dnn_md *out)
 {
   dnnl_memory_desc_t md;
   dnnl_dims_t dims;
   copy_dims(s, dims);
-  SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_strides(&md, s->ndim, dims, dnnl_f32, stride));
+  SHOAL_TRY_DNNL(dnnl_memory_desc_init_by_strides(&md, s->ndim, dims, type_of(e), stride));
   return shoal_dnn_md_copy(&md, out);
 }
 
@@ -130,12 +152,17 @@ void shoal_dnn_md_free(shoal_dnn_md md)
   free(md);
 }
 
+shoal_elements shoal_dnn_md_elements(shoal_dnn_cmd md)
+{
+  return md->data_type == dnnl_bf16 ? SHOAL_ELEMENTS_BF16 : SHOAL_ELEMENTS_F32;
+}
+
 #endif
 
-shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_dnn_md *out)
+shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_elements e, shoal_dnn_md *out)
 {
   static const dnnl_format_tag_t tags[SHOAL_MAX_DIMS + 1] = { 0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde };
-  return shoal_dnn_md_tag(s, tags[s->ndim], out);
+  return shoal_dnn_md_tag(s, e, tags[s->ndim], out);
 }
 
 bool shoal_dnn_md_equal(shoal_dnn_cmd a, shoal_dnn_cmd b)
@@ -151,7 +178,7 @@ size_t shoal_dnn_md_bytes(shoal_dnn_cmd md)
 static bool has_tag(shoal_dnn_cmd md, const shoal_shape *s, dnnl_format_tag_t tag)
 {
   shoal_dnn_md probe;
-  if (shoal_dnn_md_tag(s, tag, &probe) != SHOAL_OK) return false;
+  if (shoal_dnn_md_tag(s, shoal_dnn_md_elements(md), tag, &probe) != SHOAL_OK) return false;
   bool same = shoal_dnn_md_equal(md, probe);
   shoal_dnn_md_free(probe);
   return same;
@@ -163,7 +190,7 @@ bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s)
   if (has_tag(md, s, tags[s->ndim])) return true;
   if (s->ndim != 4 || s->dim[2] * s->dim[3] != 1) return false;
   /* A 1x1 image: channels are contiguous in every format without padding. */
-  return shoal_dnn_md_bytes(md) == (size_t)shoal_shape_count(s) * sizeof(float) &&
+  return shoal_dnn_md_bytes(md) == shoal_format_dense(s, shoal_dnn_md_elements(md)).bytes &&
          (has_tag(md, s, dnnl_nChw16c) || has_tag(md, s, dnnl_nChw8c) || has_tag(md, s, dnnl_nhwc));
 }
 
@@ -195,6 +222,12 @@ static windows make_windows(const int *stride, const int *pad, const int *gap)
 
 #if DNNL_VERSION_MAJOR >= 3
 
+static dnnl_status_t matmul_pd(dnnl_engine_t e, shoal_dnn_cmd a, shoal_dnn_cmd b, shoal_dnn_cmd bias, shoal_dnn_cmd c,
+                               dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+  return dnnl_matmul_primitive_desc_create(out, e, a, b, bias, c, attr);
+}
+
 static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, const windows *w, shoal_dnn_direction direction,
                              const_dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
 {
@@ -215,6 +248,14 @@ static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, const win
 }
 
 #else
+
+static dnnl_status_t matmul_pd(dnnl_engine_t e, shoal_dnn_cmd a, shoal_dnn_cmd b, shoal_dnn_cmd bias, shoal_dnn_cmd c,
+                               dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+  dnnl_matmul_desc_t desc;
+  dnnl_status_t st = dnnl_matmul_desc_init(&desc, a, b, bias, c);
+  return st == dnnl_success ? dnnl_primitive_desc_create(out, &desc, attr, e, NULL) : st;
+}
 
 static dnnl_status_t conv_pd(dnnl_engine_t e, const shoal_dnn_conv *c, const windows *w, shoal_dnn_direction direction,
                              const_dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
@@ -246,6 +287,16 @@ shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoa
   dnnl_status_t st = conv_pd(d->engine, c, &w, direction, hint, attr, out);
   dnnl_primitive_attr_destroy(attr);
   return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "convolution");
+}
+
+shoal_status shoal_dnn_matmul_pd(const shoal_dnn *d, shoal_dnn_cmd a, shoal_dnn_cmd b, shoal_dnn_cmd bias,
+                                 shoal_dnn_cmd c, dnnl_primitive_desc_t *out)
+{
+  dnnl_primitive_attr_t attr;
+  SHOAL_TRY_DNNL(make_attr(&attr));
+  dnnl_status_t st = matmul_pd(d->engine, a, b, bias, c, attr, out);
+  dnnl_primitive_attr_destroy(attr);
+  return st == dnnl_success ? SHOAL_OK : shoal_dnn_fail(st, __FILE__, __LINE__, "product");
 }
 
 static bool implementation_has(const_dnnl_primitive_desc_t pd, const char *word)

@@ -2,7 +2,7 @@
  *
  * Version 2 describes an operation in a struct and memory in a public struct; version 3 creates primitive descriptors
  * directly and hides both.  Here a memory descriptor is always an owned pointer (shoal_dnn_md), a primitive
- * descriptor is created by one of two functions (convolution and reorder), and a primitive with its arguments is a
+ * descriptor is created by one of three functions (convolution, product and reorder), and a primitive with its arguments is a
  * shoal_dnn_call: created once, then executed with plain pointers, without allocating. */
 #ifndef SHOAL_TENSOR_CPU_DNN_H
 #define SHOAL_TENSOR_CPU_DNN_H
@@ -30,6 +30,8 @@ const char *shoal_dnn_versions(void);
 /** Channels in a block of the formats that oneDNN prefers here: 16 with AVX-512, 8 with AVX2, unless oneDNN is held back from it
  *  (ONEDNN_MAX_CPU_ISA); 0 without either. */
 int shoal_dnn_lanes(void);
+/** Whether oneDNN computes in bf16 here: with instructions for it, or, if `emulate`, with those of f32. */
+bool shoal_dnn_has_bf16(bool emulate);
 /** OpenMP keeps the thread count per calling thread; sets it before oneDNN reads it. */
 void shoal_dnn_enter(const shoal_dnn *d);
 
@@ -41,15 +43,16 @@ shoal_status shoal_dnn_fail(dnnl_status_t st, const char *file, int line, const 
     if (dnn_ != dnnl_success) return shoal_dnn_fail(dnn_, __FILE__, __LINE__, #call);                                  \
   } while (0)
 
-/* --- memory descriptors: f32, created here, freed with shoal_dnn_md_free (NULL is fine) --- */
-shoal_status shoal_dnn_md_tag(const shoal_shape *s, dnnl_format_tag_t tag, shoal_dnn_md *out);
-shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_dnn_md *out);
-/** A tensor whose elements lie `stride` floats apart along each dimension: part of another one, seen in place. */
-shoal_status shoal_dnn_md_strided(const shoal_shape *s, const int64_t *stride, shoal_dnn_md *out);
+/* --- memory descriptors, created here, freed with shoal_dnn_md_free (NULL is fine) --- */
+shoal_status shoal_dnn_md_tag(const shoal_shape *s, shoal_elements e, dnnl_format_tag_t tag, shoal_dnn_md *out);
+shoal_status shoal_dnn_md_dense(const shoal_shape *s, shoal_elements e, shoal_dnn_md *out);
+/** A tensor whose neighbours lie `stride` elements apart along each dimension: part of another one, seen in place. */
+shoal_status shoal_dnn_md_strided(const shoal_shape *s, shoal_elements e, const int64_t *stride, shoal_dnn_md *out);
 shoal_status shoal_dnn_md_copy(shoal_dnn_cmd md, shoal_dnn_md *out);
 void shoal_dnn_md_free(shoal_dnn_md md);
 bool shoal_dnn_md_equal(shoal_dnn_cmd a, shoal_dnn_cmd b);
 size_t shoal_dnn_md_bytes(shoal_dnn_cmd md);
+shoal_elements shoal_dnn_md_elements(shoal_dnn_cmd md);
 /** Whether the memory layout equals that of a row-major tensor of this shape, whatever the format tag. */
 bool shoal_dnn_md_is_dense(shoal_dnn_cmd md, const shoal_shape *s);
 
@@ -63,6 +66,9 @@ typedef struct {
 typedef enum { SHOAL_DNN_FORWARD, SHOAL_DNN_BACKWARD_DATA, SHOAL_DNN_BACKWARD_WEIGHTS } shoal_dnn_direction;
 shoal_status shoal_dnn_conv_pd(const shoal_dnn *d, const shoal_dnn_conv *c, shoal_dnn_direction direction,
                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
+/** c [m, n] = a [m, k] b [k, n] (+ bias [1, n], or NULL), summed in f32. */
+shoal_status shoal_dnn_matmul_pd(const shoal_dnn *d, shoal_dnn_cmd a, shoal_dnn_cmd b, shoal_dnn_cmd bias,
+                                 shoal_dnn_cmd c, dnnl_primitive_desc_t *out);
 /** Whether oneDNN's only implementation is its (slow) reference loop. */
 bool shoal_dnn_is_reference(const_dnnl_primitive_desc_t pd);
 /** Whether a convolution uses one of the generated (JIT) kernels for 1x1 (AVX2 or AVX-512). */

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-shoal_format shoal_cpu_dense(const shoal_shape *s)
-{
-  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
-}
-
 static const struct {
   dnnl_format_tag_t tag;
   shoal_cpu_layout layout;
@@ -24,7 +19,7 @@ shoal_status shoal_cpu_layout_of_md(const shoal_shape *s, shoal_dnn_cmd md, shoa
   *out = shoal_dnn_md_is_dense(md, s) ? SHOAL_CPU_DENSE : SHOAL_CPU_OTHER;
   for (size_t i = 0; s->ndim == 4 && *out == SHOAL_CPU_OTHER && i < SHOAL_COUNT(known); i++) {
     shoal_dnn_md probe;
-    SHOAL_TRY(shoal_dnn_md_tag(s, known[i].tag, &probe));
+    SHOAL_TRY(shoal_dnn_md_tag(s, shoal_dnn_md_elements(md), known[i].tag, &probe));
     if (shoal_dnn_md_equal(md, probe)) *out = known[i].layout;
     shoal_dnn_md_free(probe);
   }
@@ -50,30 +45,31 @@ fail:
 shoal_status shoal_cpu_format_of(shoal_cpu *b, const shoal_shape *s, shoal_dnn_cmd md, shoal_format *out)
 {
   if (shoal_dnn_md_is_dense(md, s)) {
-    *out = shoal_cpu_dense(s);
+    *out = shoal_format_dense(s, shoal_dnn_md_elements(md));
     return SHOAL_OK;
   }
   shoal_cpu_format *f = b->formats;
   while (f && !shoal_dnn_md_equal(f->md, md)) f = f->next;
   if (!f) SHOAL_TRY(add_format(b, s, md, &f));
-  *out = (shoal_format){ shoal_dnn_md_bytes(md), false, f };
+  *out = (shoal_format){ shoal_dnn_md_bytes(md), f, shoal_dnn_md_elements(md), false };
   return SHOAL_OK;
 }
 
-shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_cpu_layout layout, shoal_dnn_md *out)
+shoal_status shoal_cpu_md_of_layout(const shoal_shape *s, shoal_elements e, shoal_cpu_layout layout, shoal_dnn_md *out)
 {
   size_t i = 0;
-  if (layout == SHOAL_CPU_DENSE) return shoal_dnn_md_dense(s, out);
+  if (layout == SHOAL_CPU_DENSE) return shoal_dnn_md_dense(s, e, out);
   while (i < SHOAL_COUNT(known) && known[i].layout != layout) i++;
   SHOAL_CHECK(i < SHOAL_COUNT(known), SHOAL_ERR_UNSUPPORTED,
               "oneDNN chose a memory format that the loops of backend cpu do not know; use backend ref");
-  return shoal_dnn_md_tag(s, known[i].tag, out);
+  return shoal_dnn_md_tag(s, e, known[i].tag, out);
 }
 
-shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_cpu_layout layout, shoal_format *out)
+shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoal_elements e, shoal_cpu_layout layout,
+                                        shoal_format *out)
 {
   shoal_dnn_md md;
-  SHOAL_TRY(shoal_cpu_md_of_layout(s, layout, &md));
+  SHOAL_TRY(shoal_cpu_md_of_layout(s, e, layout, &md));
   shoal_status st = shoal_cpu_format_of(b, s, md, out);
   shoal_dnn_md_free(md);
   return st;
@@ -81,7 +77,7 @@ shoal_status shoal_cpu_format_of_layout(shoal_cpu *b, const shoal_shape *s, shoa
 
 shoal_status shoal_cpu_md_of(const shoal_shape *s, const shoal_format *f, shoal_dnn_md *out)
 {
-  if (f->dense) return shoal_dnn_md_dense(s, out);
+  if (f->dense) return shoal_dnn_md_dense(s, f->elements, out);
   return shoal_dnn_md_copy(((const shoal_cpu_format *)f->detail)->md, out);
 }
 
@@ -90,8 +86,8 @@ shoal_cpu_layout shoal_cpu_layout_of(const shoal_format *f)
   return f->dense ? SHOAL_CPU_DENSE : ((const shoal_cpu_format *)f->detail)->layout;
 }
 
-/* Conversion outside the step (evaluation output, checkpoints of activations, tests): creates a primitive for one
- * call. */
+/* Between dense tensors of f32 and bf16, at the entry and the exit of a plan, a loop; else a primitive for one call, outside the step
+ * (evaluation output, checkpoints of activations, tests). */
 static shoal_status move(shoal_cpu *b, const shoal_shape *s, const shoal_format *from, const shoal_format *to,
                          const float *x, float *y)
 {
@@ -99,6 +95,13 @@ static shoal_status move(shoal_cpu *b, const shoal_shape *s, const shoal_format 
   shoal_dnn_md from_md = NULL, to_md = NULL;
   shoal_dnn_call call = { 0 };
   void *scratch = NULL;
+  if (from->dense && to->dense && from->elements != to->elements) {
+    if (to->elements == SHOAL_ELEMENTS_BF16)
+      shoal_cpu_to_bf16(b, shoal_format_count(to), x, y);
+    else
+      shoal_cpu_from_bf16(b, shoal_format_count(to), x, y);
+    return SHOAL_OK;
+  }
   SHOAL_TRY_GOTO(st, shoal_cpu_md_of(s, from, &from_md), out);
   SHOAL_TRY_GOTO(st, shoal_cpu_md_of(s, to, &to_md), out);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, from_md, to_md, &call), out);
@@ -118,14 +121,14 @@ out:
 shoal_status shoal_cpu_to_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *from, const float *x,
                                 float *y)
 {
-  shoal_format dense = shoal_cpu_dense(s);
+  shoal_format dense = shoal_format_dense(s, SHOAL_ELEMENTS_F32);
   return move((shoal_cpu *)b, s, from, &dense, x, y);
 }
 
 shoal_status shoal_cpu_from_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *to, const float *x,
                                   float *y)
 {
-  shoal_format dense = shoal_cpu_dense(s);
+  shoal_format dense = shoal_format_dense(s, SHOAL_ELEMENTS_F32);
   return move((shoal_cpu *)b, s, &dense, to, x, y);
 }
 

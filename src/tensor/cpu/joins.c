@@ -10,7 +10,7 @@ enum { GRAIN = 1024, LANES = 16 };
 static shoal_format readable(const shoal_op *op, int k)
 {
   const shoal_format *f = &op->in_format[k];
-  return shoal_cpu_layout_of(f) == SHOAL_CPU_OTHER ? shoal_cpu_dense(&op->desc.in[k]) : *f;
+  return shoal_cpu_layout_of(f) == SHOAL_CPU_OTHER ? shoal_format_dense(&op->desc.in[k], SHOAL_ELEMENTS_F32) : *f;
 }
 
 /* ---- mul ---- */
@@ -184,9 +184,10 @@ shoal_status shoal_cpu_plan_mul(shoal_cpu *b, const shoal_op_desc *d, const shoa
   p->form = shoal_op_mul_form(d);
   p->width = d->in[0].dim[d->in[0].ndim - 1];
   p->rows = shoal_shape_count(&d->in[0]) / d->in[0].dim[0] / p->width;
-  op->out_format = p->form == SHOAL_MUL_LAST ? shoal_cpu_dense(&d->in[0]) : readable(op, 0);
-  const shoal_format wanted[] = { op->out_format,
-                                  p->form == SHOAL_MUL_ALIKE ? op->out_format : shoal_cpu_dense(&d->in[1]) };
+  op->out_format = p->form == SHOAL_MUL_LAST ? shoal_format_dense(&d->in[0], SHOAL_ELEMENTS_F32) : readable(op, 0);
+  const shoal_format wanted[] = { op->out_format, p->form == SHOAL_MUL_ALIKE
+                                                      ? op->out_format
+                                                      : shoal_format_dense(&d->in[1], SHOAL_ELEMENTS_F32) };
   if (p->form == SHOAL_MUL_PLANES)
     st = shoal_cpu_view_of_layout(&d->in[0], shoal_cpu_layout_of(&op->out_format), &p->view);
   if (st == SHOAL_OK) st = shoal_cpu_moves_plan(b, op, wanted, &p->moves);
@@ -293,7 +294,8 @@ static shoal_status plan_concat(shoal_cpu *b, concat_op *p)
     if (layout == SHOAL_CPU_DENSE) layout = shoal_cpu_layout_of(&wanted[k]);
     SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.in[k], &wanted[k], &p->part[k]));
   }
-  if (layout != SHOAL_CPU_DENSE) SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, layout, &op->out_format));
+  if (layout != SHOAL_CPU_DENSE)
+    SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, SHOAL_ELEMENTS_F32, layout, &op->out_format));
   SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.out, &op->out_format, &p->whole));
   return shoal_cpu_moves_plan(b, op, wanted, &p->moves);
 }
@@ -356,7 +358,8 @@ static shoal_status plan_slice(shoal_cpu *b, slice_op *p)
   const shoal_format wanted = readable(op, 0);
   const shoal_cpu_layout layout = shoal_cpu_layout_of(&wanted);
   p->bytes = wanted.bytes;
-  if (layout != SHOAL_CPU_DENSE) SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, layout, &op->out_format));
+  if (layout != SHOAL_CPU_DENSE)
+    SHOAL_TRY(shoal_cpu_format_of_layout(b, &op->desc.out, SHOAL_ELEMENTS_F32, layout, &op->out_format));
   SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.in[0], &wanted, &p->whole));
   SHOAL_TRY(shoal_cpu_view_of_planes(&op->desc.out, &op->out_format, &p->part));
   return shoal_cpu_moves_plan(b, op, &wanted, &p->moves);

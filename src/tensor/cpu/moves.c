@@ -2,16 +2,11 @@
 #include "tensor/cpu/moves.h"
 #include <stdlib.h>
 
-bool shoal_cpu_same_format(const shoal_format *a, const shoal_format *b)
-{
-  return a->dense == b->dense && a->detail == b->detail;
-}
-
 static shoal_status plan_move(shoal_cpu *b, shoal_op *op, int k, const shoal_format *wanted, shoal_cpu_move *m)
 {
   shoal_status st;
   shoal_dnn_md given = NULL, as = NULL;
-  if (shoal_cpu_same_format(&op->in_format[k], wanted)) return SHOAL_OK;
+  if (shoal_format_equal(&op->in_format[k], wanted)) return SHOAL_OK;
   SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.in[k], &op->in_format[k], &given), done);
   SHOAL_TRY_GOTO(st, shoal_cpu_md_of(&op->desc.in[k], wanted, &as), done);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, given, as, &m->in), done);

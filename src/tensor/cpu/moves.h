@@ -28,5 +28,4 @@ static inline float *shoal_cpu_move_target(const shoal_cpu_move *m, const shoal_
 /** Brings a gradient of the wanted format to where it belongs, if it is moved and dx not NULL. */
 shoal_status shoal_cpu_move_out(const shoal_op *op, const shoal_cpu_move *m, const shoal_op_args *a, const float *from,
                                 float *dx);
-bool shoal_cpu_same_format(const shoal_format *a, const shoal_format *b);
 #endif

@@ -232,7 +232,7 @@ static shoal_status transposed_md(const shoal_op_desc *d, shoal_dnn_md *out)
   for (int k = d->in[0].ndim - 1; k >= 0; all *= d->in[0].dim[k--]) step[k] = all;
   stride[0] = step[0];
   for (int k = 1; k < d->out.ndim; k++) stride[k] = step[1 + d->order[k - 1]];
-  return shoal_dnn_md_strided(&d->out, stride, out);
+  return shoal_dnn_md_strided(&d->out, SHOAL_ELEMENTS_F32, stride, out);
 }
 
 static shoal_status plan_moves(shoal_cpu *b, flatten_op *p)
@@ -242,7 +242,7 @@ static shoal_status plan_moves(shoal_cpu *b, flatten_op *p)
   shoal_dnn_md in = NULL, dense = NULL;
   bool turns = op->desc.kind == SHOAL_OP_TRANSPOSE;
   st = turns ? transposed_md(&op->desc, &in) : shoal_cpu_md_of(&op->desc.in[0], &op->in_format[0], &in);
-  if (st == SHOAL_OK) st = shoal_dnn_md_dense(turns ? &op->desc.out : &op->desc.in[0], &dense);
+  if (st == SHOAL_OK) st = shoal_dnn_md_dense(turns ? &op->desc.out : &op->desc.in[0], SHOAL_ELEMENTS_F32, &dense);
   if (st != SHOAL_OK) goto done;
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, in, dense, &p->to), done);
   SHOAL_TRY_GOTO(st, shoal_dnn_call_init_reorder(&b->dnn, dense, in, &p->from), done);

@@ -251,7 +251,7 @@ static shoal_status plan(shoal_cpu *b, pool_op *p)
   SHOAL_CHECK((int64_t)d->kernel[0] * d->kernel[1] <= UINT16_MAX, SHOAL_ERR_UNSUPPORTED,
               "%s: a window of %dx%d is too large; use globalpool", shoal_op_kind_name(d->kind), d->kernel[0],
               d->kernel[1]);
-  SHOAL_TRY(shoal_cpu_format_of_layout(b, &d->out, layout, &op->out_format));
+  SHOAL_TRY(shoal_cpu_format_of_layout(b, &d->out, SHOAL_ELEMENTS_F32, layout, &op->out_format));
   SHOAL_TRY(shoal_cpu_view_of_layout(&d->in[0], layout, &p->x));
   SHOAL_TRY(shoal_cpu_view_of_layout(&d->out, layout, &p->y));
   p->disjoint = true;

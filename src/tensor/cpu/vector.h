@@ -6,6 +6,9 @@
  * which made max pooling five times slower. */
 #ifndef SHOAL_TENSOR_CPU_VECTOR_H
 #define SHOAL_TENSOR_CPU_VECTOR_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 typedef float v16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double v16d __attribute__((vector_size(128)));
@@ -17,6 +20,41 @@ typedef unsigned short v16u16 __attribute__((vector_size(32), aligned(2), may_al
 #define STORE16(p, v)    (*(v16 *)(p) = (v))
 #define LOAD16U16(p)     __builtin_convertvector(*(const v16u16 *)(p), v16i)
 #define STORE16U16(p, v) (*(v16u16 *)(p) = __builtin_convertvector(v, v16u16))
+
+/* Sixteen elements from element i of memory on that is f32 or, if `half`, bf16; half is known when the code is compiled.  Rounded to
+ * nearest, ties to even, as by half.c. */
+#define LOAD16_AS(half, p, i)                                                                                          \
+  ((half) ? (v16)(__builtin_convertvector(*(const v16u16 *)((const uint16_t *)(p) + (i)), v16u) << 16)                 \
+          : LOAD16((const float *)(p) + (i)))
+#define STORE16_AS(half, p, i, v)                                                                                      \
+  do {                                                                                                                 \
+    if (half) {                                                                                                        \
+      const v16u bits_ = (v16u)(v), nan_ = (v16u)NAN16(v);                                                             \
+      const v16u round_ = (bits_ + 0x7fffu + (bits_ >> 16 & 1u)) >> 16, quiet_ = bits_ >> 16 | 0x40u;                  \
+      *(v16u16 *)((uint16_t *)(p) + (i)) = __builtin_convertvector((round_ & ~nan_) | (quiet_ & nan_), v16u16);        \
+    } else {                                                                                                           \
+      STORE16((float *)(p) + (i), v);                                                                                  \
+    }                                                                                                                  \
+  } while (0)
+
+/* One element of such memory. */
+static inline float shoal_cpu_load(bool half, const void *p, int64_t i)
+{
+  if (!half) return ((const float *)p)[i];
+  const uint32_t bits = (uint32_t)((const uint16_t *)p)[i] << 16;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+static inline void shoal_cpu_store(bool half, void *p, int64_t i, float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (!half)
+    ((float *)p)[i] = x;
+  else
+    ((uint16_t *)p)[i] = (uint16_t)(x == x ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : bits >> 16 | 0x40u);
+}
 
 /* What passes a relu: v > 0, and every NaN.  Two terms: positive bits that are not zero, and beyond minus infinity. */
 #define SHOAL_PASSES(vi, vu, v) ((vi)(((0u - (vu)(v)) & ~(vu)(v)) | ((0xff800000u - (vu)(v)) & (vu)(v))) >> 31)

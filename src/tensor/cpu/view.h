@@ -28,8 +28,8 @@ shoal_status shoal_cpu_view_of(const shoal_shape *s, const shoal_format *f, shoa
 shoal_status shoal_cpu_view_of_planes(const shoal_shape *s, const shoal_format *f, shoal_cpu_view *out);
 
 /** bias.c: masked = y > 0 ? dy : 0 (skipped if y is NULL) and db = its sum per channel; `partial` is scratch. */
-void shoal_cpu_bias_gradient(shoal_cpu *b, const shoal_cpu_view *v, const float *dy, const float *y, float *masked,
-                             double *partial, float *db);
+void shoal_cpu_bias_gradient(shoal_cpu *b, const shoal_cpu_view *v, shoal_elements e, const void *dy, const void *y,
+                             void *masked, double *partial, float *db);
 size_t shoal_cpu_bias_scratch(const shoal_cpu_view *v);
 
 static inline int64_t shoal_cpu_unit_at(const shoal_cpu_view *v, int64_t image, int64_t group)

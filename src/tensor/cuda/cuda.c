@@ -27,7 +27,7 @@ shoal_status shoal_cuda_launch(shoal_cuda *b, const void *kernel, const char *na
 static shoal_status copy_dense(shoal_backend *b, const shoal_shape *s, const shoal_format *format, const float *x,
                                float *y)
 {
-  SHOAL_CHECK(format->dense, SHOAL_ERR_ARG, "backend cuda was given a format of another backend");
+  SHOAL_CHECK(shoal_format_plain(format), SHOAL_ERR_ARG, "backend cuda was given a format of another backend");
   return shoal_cuda_copy(b, (size_t)shoal_shape_count(s) * sizeof(float), x, y);
 }
 

@@ -7,19 +7,14 @@ static void op_free(shoal_op *op)
   free(op);
 }
 
-static shoal_format dense(const shoal_shape *s)
-{
-  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
-}
-
 shoal_status shoal_cuda_op_new(shoal_cuda *b, const shoal_op_desc *d, size_t bytes, void *out)
 {
   shoal_op *op = calloc(1, bytes);
   SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
   op->desc = *d;
   op->backend = &b->base;
-  for (int i = 0; i < shoal_op_inputs(d); i++) op->in_format[i] = dense(&d->in[i]);
-  op->out_format = dense(&d->out);
+  for (int i = 0; i < shoal_op_inputs(d); i++) op->in_format[i] = shoal_format_dense(&d->in[i], SHOAL_ELEMENTS_F32);
+  op->out_format = shoal_format_dense(&d->out, SHOAL_ELEMENTS_F32);
   op->destroy = op_free;
   *(shoal_op **)out = op;
   return SHOAL_OK;
@@ -559,7 +554,7 @@ static shoal_status plan(shoal_cuda *b, const shoal_op_desc *d, shoal_op **out)
 shoal_status shoal_cuda_op_create(shoal_backend *base, const shoal_op_desc *d, const shoal_format *in, shoal_op **out)
 {
   for (int i = 0; in && i < shoal_op_inputs(d); i++)
-    SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
+    SHOAL_CHECK(shoal_format_plain(&in[i]), SHOAL_ERR_ARG,
                 "%s: input %d comes in a format of another backend; backend cuda reads dense tensors only",
                 shoal_op_kind_name(d->kind), i);
   shoal_op *op;

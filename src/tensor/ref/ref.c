@@ -47,11 +47,6 @@ static shoal_status alloc_ref(shoal_backend *b, shoal_memory_kind kind, size_t b
   return shoal_alloc(bytes, 1, "buffer of backend ref", &out->at);
 }
 
-static shoal_format dense_format(const shoal_shape *s)
-{
-  return (shoal_format){ (size_t)shoal_shape_count(s) * sizeof(float), true, NULL };
-}
-
 static void op_destroy_ref(shoal_op *op)
 {
   free(op);
@@ -61,15 +56,15 @@ static shoal_status op_create_ref(shoal_backend *b, const shoal_op_desc *d, cons
 {
   int inputs = shoal_op_inputs(d);
   for (int i = 0; in && i < inputs; i++)
-    SHOAL_CHECK(in[i].dense, SHOAL_ERR_ARG,
+    SHOAL_CHECK(shoal_format_plain(&in[i]), SHOAL_ERR_ARG,
                 "%s: input %d comes in a format of another backend; backend ref reads dense tensors only",
                 shoal_op_kind_name(d->kind), i);
   shoal_op *op = calloc(1, sizeof *op);
   SHOAL_CHECK(op, SHOAL_ERR_MEM, "plan of one %s", shoal_op_kind_name(d->kind));
   op->desc = *d;
   op->backend = b;
-  for (int i = 0; i < inputs; i++) op->in_format[i] = dense_format(&d->in[i]);
-  op->out_format = dense_format(&d->out);
+  for (int i = 0; i < inputs; i++) op->in_format[i] = shoal_format_dense(&d->in[i], SHOAL_ELEMENTS_F32);
+  op->out_format = shoal_format_dense(&d->out, SHOAL_ELEMENTS_F32);
   op->destroy = op_destroy_ref;
   planners[d->kind](op);
   if (!d->training) op->backward_weights = op->backward_data = NULL;
@@ -81,7 +76,7 @@ static shoal_status op_create_ref(shoal_backend *b, const shoal_op_desc *d, cons
 static shoal_status copy_ref(shoal_backend *b, const shoal_shape *s, const shoal_format *format, const float *x,
                              float *y)
 {
-  SHOAL_CHECK(format->dense, SHOAL_ERR_ARG, "backend ref was given a format of another backend");
+  SHOAL_CHECK(shoal_format_plain(format), SHOAL_ERR_ARG, "backend ref was given a format of another backend");
   memmove(y, x, (size_t)shoal_shape_count(s) * sizeof(float));
   return SHOAL_OK;
 }
@@ -135,9 +130,10 @@ static const shoal_backend_ops ref_ops = {
 
 shoal_status shoal_ref_open(const shoal_backend_options *o, shoal_backend **out)
 {
+  SHOAL_CHECK(o->products == SHOAL_PRODUCTS_F32, SHOAL_ERR_UNSUPPORTED,
+              "backend ref computes in f32 only: set compute.dtype to f32");
   shoal_backend *b = calloc(1, sizeof *b);
   SHOAL_CHECK(b, SHOAL_ERR_MEM, "handle of backend ref");
-  (void)o;
   b->name = "ref";
   b->ops = &ref_ops;
   b->threads = 1;

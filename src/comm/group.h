@@ -90,8 +90,9 @@ shoal_status shoal_world_progress(shoal_world *w);
 typedef shoal_status (*shoal_world_hook)(void *context);
 void shoal_world_set_hook(shoal_world *w, shoal_world_hook hook, void *context);
 /** Measures the clock offset of this rank from rank 0 at time at_ns, with an error bound of half the best round trip; of more than
- *  33 hosts by way of others, whose bounds are added.  Ranks of one host share a clock: one of them measures, and on rank 0's host the
- *  offset is 0, exactly.  Collective; about 20 round trips with each of 32 hosts, and of each of these again.  For shoal_trace_set_clock; two calls give the drift. */
+ *  33 hosts by way of others, whose bounds are added.  Ranks of one host share a clock: one of them measures, and on rank 0's host
+ *  the offset is 0, exactly.  Collective; about 20 round trips with each of 32 hosts, and of each of these again.  For
+ *  shoal_trace_set_clock; two calls give the drift. */
 shoal_status shoal_world_measure_clock(shoal_world *w, shoal_trace_reading *out);
 
 /** All ranks; owned by the world. */

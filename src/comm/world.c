@@ -366,21 +366,23 @@ static shoal_status answer_clock(shoal_group *g, int peer)
   return SHOAL_OK;
 }
 
-/* Nodes that are pretended lie on one host. */
-static bool on_one_host(const shoal_topo *t, int a, int b)
+/* The host of a rank: `n` if it is none of those whose first ranks are known.  Hosts are numbered in the order of their lowest
+ * ranks, as nodes are; nodes that are pretended lie on few of them. */
+static int host_of(const shoal_topo *t, int rank, const int *first, int n)
 {
-  const shoal_place *x = &t->places[a], *y = &t->places[b];
-  return t->pretended ? strcmp(x->host, y->host) == 0 : x->node == y->node;
+  if (!t->pretended) return t->places[rank].node;
+  int host = 0;
+  while (host < n && strcmp(t->places[first[host]].host, t->places[rank].host) != 0) host++;
+  return host;
 }
 
-/* The first rank of each host, in the order of ranks. *own: the index of this rank's. */
+/* The first rank of each host.  *own: the index of this rank's. */
 static shoal_status first_ranks(const shoal_world *w, int **first, int *n, int *own)
 {
   SHOAL_TRY(SHOAL_ALLOC((size_t)w->size, first));
   *n = 0;
   for (int r = 0; r < w->size; r++) {
-    int host = 0;
-    while (host < *n && !on_one_host(w->topo, (*first)[host], r)) host++;
+    const int host = host_of(w->topo, r, *first, *n);
     if (host == *n) (*first)[(*n)++] = r;
     if (r == w->rank) *own = host;
   }
@@ -416,7 +418,7 @@ static shoal_status measure_clock(shoal_world *w, const int *first, int n, int o
   if (w->rank != first[own]) return own == 0 ? SHOAL_OK : shoal_group_recv(g, mine, sizeof *mine, first[own], 0);
   SHOAL_TRY(measure_host(g, first, n, own, mine));
   for (int r = w->rank + 1; r < w->size && own > 0; r++)
-    if (on_one_host(w->topo, w->rank, r)) SHOAL_TRY(shoal_group_send(g, mine, sizeof *mine, r, 0));
+    if (host_of(w->topo, r, first, n) == own) SHOAL_TRY(shoal_group_send(g, mine, sizeof *mine, r, 0));
   return SHOAL_OK;
 }
 

@@ -331,11 +331,13 @@ static int one_world(const char *pretend, size_t max_message)
   sub_groups(w, pretend ? pretend : "flat");
   any_set(w);
   CHECK_OK(shoal_world_measure_clock(w, &clock));
-  /* One machine, one clock, whatever nodes are pretended: nothing is measured. */
+  /* Hosts of one machine have one clock, so the true offset is 0: exactly so on rank 0's, and within the bound on others. */
+  const shoal_topo *t = shoal_world_topo(w);
+  const bool beside = strcmp(t->places[rank].host, t->places[0].host) == 0;
   CHECK(clock.at_ns > 0, "no reading");
-  CHECK_EQ(clock.offset_ns, 0);
-  CHECK_EQ(clock.bound_ns, 0);
-  int nodes = shoal_world_topo(w)->nodes;
+  CHECK_LE(fabs(clock.offset_ns), beside ? 0 : clock.bound_ns + 1, "clock: %g ns", clock.offset_ns);
+  CHECK_LE(clock.bound_ns, beside ? 0 : 1e9, "clock: %g ns", clock.offset_ns);
+  int nodes = t->nodes;
   shoal_world_close(w);
   return nodes;
 }

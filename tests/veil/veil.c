@@ -89,11 +89,15 @@ __attribute__((noreturn, format(printf, 1, 2))) static void accuse(const char *f
   _exit(EXIT);
 }
 
+/* Behind memory of the device lies a page that is nobody's, so its end belongs to it; others may have another one there. */
 static block *find(veil *v, const void *p)
 {
   const char *at = p;
-  for (int i = 0; i < v->blocks; i++)
-    if (at >= v->block[i].at && at <= v->block[i].at + v->block[i].bytes) return &v->block[i];
+  for (int i = 0; i < v->blocks; i++) {
+    const block *k = &v->block[i];
+    const size_t bytes = k->bytes + (k->kind == SHOAL_MEMORY_DEVICE || !k->bytes);
+    if (at >= k->at && at < k->at + bytes) return &v->block[i];
+  }
   return NULL;
 }
 

@@ -35,6 +35,12 @@ static void name_files(const char *path, const shoal_python *python, shoal_str *
   shoal_str_add(out, "' %s NEW does%s%s", shoal_shell_word(path, word), python->needs[0] ? "; it " : "", python->needs);
 }
 
+/* Whether numbers that a command writes need decimal commas, as those have that it keeps. */
+static bool has_commas(const shoal_csv_layout *l)
+{
+  return l->dialect.decimal == ',';
+}
+
 /* Writes the table that the expression before gives. */
 static void end(const shoal_csv_layout *l, const char *path, const shoal_python *python, shoal_str *out)
 {
@@ -59,9 +65,11 @@ void shoal_csv_command_lists(const shoal_csv_layout *l, const char *path, shoal_
   shoal_python python;
   begin(l, "re, ", &python, out);
   shoal_str_add(
-      out, "n = r\"[-+.eE0-9]+\"; pandas.concat([t[k].str.strip(\"[]\").str.replace(\",\", \" \").str.split("
-           "expand=True).add_prefix(str(k) + \"_\") if re.fullmatch(r\"\\[[\\s\\S]*|\" + n + \"( +\" + n + \")+\", "
-           "t[k][0]) else t[k] for k in t], axis=1)");
+      out,
+      "n = r\"[-+.eE0-9]+\"; pandas.concat([t[k].str.strip(\"[]\").str.replace(\",\", \" \").str.split("
+      "expand=True)%s.add_prefix(str(k) + \"_\") if re.fullmatch(r\"\\[[\\s\\S]*|\" + n + \"( +\" + n + \")+\", "
+      "t[k][0]) else t[k] for k in t], axis=1)",
+      has_commas(l) ? ".replace(r\"\\.\", \",\", regex=True)" : "");
   end(l, path, &python, out);
 }
 
@@ -120,44 +128,68 @@ static void add_formats(const char *text, shoal_str *out)
   const char *last = text; /* the year, behind the second sign */
   for (int i = 0; i < 2; i++) last += strcspn(last, "-/.") + 1;
   const char year = strspn(last, "0123456789") == 2 ? 'y' : 'Y', gap = behind ? *behind : ' ';
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < (sign == '.' ? 1 : 2); i++) /* with points the day is in front */
     shoal_str_add(out, "%s\"%%%c%c%%%c%c%%%c%.*s%s\"", i ? ", " : "", i ? 'm' : 'd', sign, i ? 'd' : 'm', sign, year,
                   time[0] != '\0', &gap, time);
+}
+
+/* "s = ...; t[...] = ...; ": whole numbers where days are whole, and what is empty stays so. */
+static void add_dates(const shoal_csv_layout *l, size_t column, const char *text, shoal_str *out)
+{
+  const bool clock = !strpbrk(text, "-/.");
+  shoal_str_add(out, "s = t.iloc[:, %zu]; d, = [d for f in [", column);
+  add_formats(text, out);
+  shoal_str_add(out,
+                "] for d in [pandas.to_datetime(s, format=f, errors=\"coerce\", utc=True)] if (d.notna() | (s == "
+                "\"\")).all()]; t[t.columns[%zu]] = [\"\" if v != v else f\"{v:.15g}\"%s for v in (d - %s) / "
+                "pandas.Timedelta(%s=1)]; ",
+                column, has_commas(l) ? ".replace(\".\", \",\")" : "",
+                clock ? "d.dt.normalize()" : "pandas.Timestamp(0, tz=\"UTC\")", clock ? "hours" : "days");
+}
+
+const char *shoal_csv_command_order(const shoal_str *command)
+{
+  return strstr(command->text, "%m/%d") || strstr(command->text, "%m-%d")
+             ? " (day and month in the order that all rows fit; if both do, leave one of the two formats out)"
+             : "";
 }
 
 void shoal_csv_command_dates(const shoal_csv_layout *l, const char *path, size_t column, const char *text,
                              shoal_str *out)
 {
-  const bool clock = !strpbrk(text, "-/.");
   shoal_python python;
   begin(l, "", &python, out);
-  shoal_str_add(out, "s = t.iloc[:, %zu]; d, = [d for f in [", column);
-  add_formats(text, out);
-  shoal_str_add(out,
-                "] for d in [pandas.to_datetime(s, format=f, errors=\"coerce\", utc=True)] if (d.notna() | (s == "
-                "\"\")).all()]; t[t.columns[%zu]] = (d - %s) / pandas.Timedelta(%s=1); t",
-                column, clock ? "d.dt.normalize()" : "pandas.Timestamp(0, tz=\"UTC\")", clock ? "hours" : "days");
+  add_dates(l, column, text, out);
+  shoal_str_add(out, "t");
   end(l, path, &python, out);
 }
 
-void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const char *model, const char *columns,
-                             size_t text, shoal_str *out)
+void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const char *model,
+                             const shoal_csv_known *known, shoal_str *out)
 {
   char word[SHOAL_WORD], file[SHOAL_WORD];
   shoal_python python;
   const form f = form_of(l);
   begin(l, "re, h5py, ", &python, out);
-  shoal_str_add(out,
-                "n = h5py.File(sys.argv[3]).attrs[\"feature_names\"]; n = (n.decode() if isinstance(n, bytes) else n)."
-                "split(\"\\n\"); c = {i: (t[k] == i[len(k) + 1:]).astype(int) for k in [%s] for i in n if "
-                "i.startswith(k + \"_\")}; ",
-                columns);
-  if (text < l->columns)
+  for (size_t i = 0; i < l->columns; i++)
+    if (known->dates[i]) add_dates(l, i, known->dates[i], out);
+  shoal_str_add(
+      out,
+      "n = h5py.File(sys.argv[3]).attrs[\"feature_names\"]; n = (n.decode() if isinstance(n, bytes) else n)."
+      "split(\"\\n\"); w = [%s]; o = {i: max((k for k in w if i.startswith(k + \"_\")), key=len, "
+      "default=None) for i in n if i not in t}; c = {i: (t[k] == i[len(k) + 1:]).astype(int) if k in t else 0 "
+      "for i, k in o.items() if k}; [print(f\"warning: {k} {v!r} is not known to the model: 0 in all of its "
+      "columns\", file=sys.stderr) for k in w if k in t for v in sorted({*t[k]}) if k + \"_\" + v not in n]; ",
+      known->words);
+  if (known->text < l->columns)
     shoal_str_add(out,
-                  "w = [set(re.findall(r\"\\w+\", s.lower())) for s in t.iloc[:, %zu]]; c.update({i: [int(i[5:] in s) "
-                  "for s in w] for i in n if i.startswith(\"word_\")}); ",
-                  text);
-  shoal_str_add(out, "pandas.concat([t, pandas.DataFrame(c)], axis=1).to_csv(sys.argv[2], %s, index=False)", f.sep);
+                  "s = [set(re.findall(r\"\\w+\", v.lower())) for v in t.iloc[:, %zu]]; c.update({i: [int(i[5:] in v) "
+                  "for v in s] for i in n if i.startswith(\"word_\")}); ",
+                  known->text);
+  shoal_str_add(out,
+                "pandas.concat([t.drop(columns=w, errors=\"ignore\"), pandas.DataFrame(c, index=t.index)], axis=1)."
+                "to_csv(sys.argv[2], %s, index=False)",
+                f.sep);
   shoal_str_add(out, "' %s NEW %s does%s%s", shoal_shell_word(path, word), shoal_shell_word(model, file),
                 python.needs[0] ? "; it " : "", python.needs);
 }

@@ -105,7 +105,7 @@ static bool is_minus(const char *sign)
 
 /* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
  * "31/01/2020 12:30", "2020-01-31T12:30:00Z"; also "31.01.2020". */
-static bool is_date(const char *text)
+bool shoal_csv_is_date(const char *text)
 {
   size_t signs = 0, letters = 0;
   if (!isdigit((unsigned char)*text)) return false;
@@ -210,10 +210,7 @@ static void explain_date(const shoal_csv_layout *l, const shoal_csv_wrong *f, co
   const bool clock = !strpbrk(f->text, "-/.");
   shoal_csv_command_dates(l, f->path, f->column, f->text, &command);
   snprintf(what, sizeof what, "looks like a %s; features are numbers: write %s%s", clock ? "time" : "date",
-           clock ? "hours" : "days since 1970",
-           strstr(command.text, "%m/%d") || strstr(command.text, "%m-%d") || strstr(command.text, "%m.%d")
-               ? " (day and month in the order that all rows fit; if both do, leave one of the two formats out)"
-               : "");
+           clock ? "hours" : "days since 1970", shoal_csv_command_order(&command));
   explain_by_command(what, &command, drop, out);
 }
 
@@ -226,23 +223,38 @@ static void explain_slip(const shoal_csv_wrong *f, const char *file, const char 
            row, drop);
 }
 
-/* Whether a column is one of those with words in the first rows. */
-static bool is_listed(const shoal_csv_layout *l, size_t column)
+/* Whether a column is in a list such as that of columns with words in the first rows. */
+static bool is_listed(const shoal_str *list, size_t column)
 {
-  const shoal_str *const lists[] = { &l->few, &l->many };
-  for (size_t i = 0; i < SHOAL_COUNT(lists); i++)
-    for (const char *at = lists[i]->text; at && *at; at += strspn(at, ", ")) {
-      char *end;
-      if (strtoul(at, &end, 10) == column) return true;
-      at = end;
-    }
+  for (const char *at = list->text; at && *at; at += strspn(at, ", ")) {
+    char *end;
+    if (strtoul(at, &end, 10) == column) return true;
+    at = end;
+  }
   return false;
+}
+
+/* What the command that makes columns of words does to others: " (where words hardly come again, none, and ... left out: 1, "id")". */
+static void tell_others(const shoal_csv_layout *l, shoal_str *out)
+{
+  enum { MOST = 3 };
+  size_t n = 0;
+  char text[80];
+  for (size_t i = 0; i < l->columns; i++) {
+    if (!is_listed(&l->many, i) || n++ > MOST) continue;
+    shoal_str_add(out, "%s%s", n == 1 ? " (where words hardly come again, none, and the column is left out: " : "; ",
+                  n > MOST ? "..." : shoal_csv_column_text(l, i, text, sizeof text));
+  }
+  if (n) shoal_str_add(out, ")");
+  if (l->dates.len)
+    shoal_str_add(out, ", while dates stay (column %.40s: the next import prints what makes days since 1970 of them)",
+                  l->dates.text);
 }
 
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
   enum { MOST = 400 }; /* of columns in a command */
-  char drop[64], otherwise[SHOAL_CSV_REASON / 2], label[96] = "", what[160];
+  char drop[64], otherwise[SHOAL_CSV_REASON / 2], label[96] = "";
   shoal_str command = { 0 };
   const bool others = others_have_numbers(l, f->column);
   if (shoal_csv_is_target(l, f->column)) {
@@ -259,12 +271,15 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
     shoal_csv_command_text(l, f->path, f->column, &command);
     explain_by_command("is text; features are numbers: give each of its 1000 most frequent words a column of 1 and 0",
                        &command, otherwise, out);
-  } else if (l->few.len && !l->like && l->few.len + l->many.len < MOST && is_listed(l, f->column)) {
+  } else if (l->few.len && !l->like && l->few.len + l->many.len < MOST &&
+             (is_listed(&l->few, f->column) || is_listed(&l->many, f->column))) {
     shoal_csv_command_words(l, f->path, &command);
-    snprintf(what, sizeof what, "is not a number; features are numbers: give each %s a column of 1 and 0%s",
-             l->many.len || strchr(l->few.text, ',') ? "value of the columns with words" : "of its values",
-             l->many.len ? " (where words hardly come again, none)" : "");
-    explain_by_command(what, &command, otherwise, out);
+    shoal_str what = { 0 };
+    shoal_str_add(&what, "is not a number; features are numbers: give each %s a column of 1 and 0",
+                  l->many.len || strchr(l->few.text, ',') ? "value of the columns with words" : "of its values");
+    tell_others(l, &what);
+    explain_by_command(what.text, &command, otherwise, out);
+    shoal_str_free(&what);
   } else {
     snprintf(out, SHOAL_CSV_REASON, "is not a number; features are numbers: write what matters of it as a number%s",
              otherwise);
@@ -332,7 +347,7 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
     snprintf(out, SHOAL_CSV_REASON,
              "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does%s",
              *sign == '$' ? "[$]" : sign, file, drop);
-  else if (is_date(text))
+  else if (shoal_csv_is_date(text))
     explain_date(l, f, drop, out);
   else if (is_formula(text))
     snprintf(out, SHOAL_CSV_REASON,

@@ -11,6 +11,9 @@ bool shoal_csv_marks_gap(const char *text);
  *  as pixels are. */
 bool shoal_csv_is_list(const char *text);
 
+/** Whether it is a date or a time in digits: "2020-01-31", "31.01.2020 12:30", "12:30:00". */
+bool shoal_csv_is_date(const char *text);
+
 enum { SHOAL_CSV_REASON = 1024 + SHOAL_WORD };
 typedef struct {
   const char *path, *text; /* of the file, of the field */

@@ -631,12 +631,12 @@ static bool holds_words(const probe *p, const shoal_csv_layout *l, size_t column
   enum { LEAST = 10 }; /* one row in so many */
   size_t words = 0;
   if (column == l->label || l->dropped[column] || p->blanks[column] == p->rows - 1) return false;
-  for (size_t r = 1; r < p->rows && p->numbers[column]; r++) {
+  for (size_t r = 1; r < p->rows; r++) {
     const char *text = cell(p, r, column);
-    words += text[0] && !is_number(l, text) && !is_quoted_number(text) && !shoal_csv_marks_gap(text) &&
-             shoal_csv_tells_decimal(&l->dialect, text, NULL) == SHOAL_CSV_NEITHER;
+    words += text[0] && !is_number(l, text) && !is_quoted_number(text) && !shoal_csv_is_list(text) &&
+             !shoal_csv_marks_gap(text) && shoal_csv_tells_decimal(&l->dialect, text, NULL) == SHOAL_CSV_NEITHER;
   }
-  return !p->numbers[column] || (words > 1 && LEAST * words >= p->rows - 1);
+  return words > 0 && (!p->numbers[column] || (words > 1 && LEAST * words >= p->rows - 1));
 }
 
 static bool has_gaps(const probe *p, const shoal_csv_layout *l, size_t column)
@@ -673,6 +673,14 @@ static bool are_texts(const probe *p, size_t column, size_t least)
   return 2 * texts >= p->rows;
 }
 
+/* The first field of a column that has something, if that is a date; else NULL. */
+static const char *find_date(const probe *p, size_t column)
+{
+  size_t r = 1;
+  while (r < p->rows && (!cell(p, r, column)[0] || shoal_csv_marks_gap(cell(p, r, column)))) r++;
+  return r < p->rows && shoal_csv_is_date(cell(p, r, column)) ? cell(p, r, column) : NULL;
+}
+
 static void note_words(const probe *p, shoal_csv_layout *l, size_t column)
 {
   const bool few = are_few(p, column);
@@ -692,7 +700,10 @@ static void list_words(const probe *p, shoal_csv_layout *l)
       if (has_gaps(p, l, i) && n_gaps++ < SHOWN) shoal_str_add(&gaps, "%s%zu", n_gaps > 1 ? ", " : "", i + 1);
       continue;
     }
-    note_words(p, l, i);
+    if (find_date(p, i))
+      shoal_str_add(&l->dates, "%s%zu", l->dates.len ? ", " : "", i + 1);
+    else
+      note_words(p, l, i);
     if (n++ >= MOST) continue;
     rare += p->numbers[i] > 0;
     shoal_str_add(&l->words, "%s%zu", n > 1 ? ", " : "; columns ", i + 1);
@@ -875,27 +886,73 @@ static bool is_made_of(const char *feature, const char *column)
   return n > 0 && strncmp(feature, column, n) == 0 && feature[n] == '_';
 }
 
-/* Features that were made of columns with words, of the table that the model was trained on, are made of this one's likewise. */
-static shoal_status append_known(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing, shoal_status st)
+/* Whether the columns whose names begin with the first n bytes of a feature's, up to a "_", are one-hot as far as the first rows tell:
+ * 0 and 1, and at most one 1 in a row. */
+static bool are_one_hot(const probe *p, const shoal_csv_layout *l, const char *feature, size_t n)
 {
-  shoal_str columns = { 0 }, command = { 0 };
-  size_t text = l->columns;
-  bool words = false;
-  for (size_t k = 0; k < missing->n; k++) words |= is_made_of(missing->at[k], "word");
+  size_t found = 0;
+  for (size_t r = 1; r < p->rows; r++) {
+    size_t ones = 0;
+    found = 0;
+    for (size_t i = 0; i < l->columns; i++) {
+      if (strncmp(l->names[i], feature, n) != 0 || l->names[i][n] != '_') continue;
+      const char *text = cell(p, r, i);
+      if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) return false;
+      ones += *text == '1';
+      found++;
+    }
+    if (ones > 1) return false;
+  }
+  return found > 0;
+}
+
+/* How many bytes of a missing feature's name are that of the column with words that it was made of: of one that the table has, else
+ * of one whose other words it has as columns; 0 if there is none. */
+static size_t find_origin(const probe *p, const shoal_csv_layout *l, const char *feature)
+{
+  size_t n = 0;
+  for (size_t i = 0; i < l->columns; i++)
+    if (l->place[i] == SIZE_MAX && !l->dropped[i] && !l->numeric[i] && is_made_of(feature, l->names[i]))
+      n = SHOAL_MAX(n, strlen(l->names[i]));
+  for (size_t k = strlen(feature); k-- > 1 && !n;)
+    if (feature[k] == '_' && are_one_hot(p, l, feature, k)) n = k;
+  return n;
+}
+
+/* The command that makes missing features of words, as those of the table that the model was trained on were made; nothing where none
+ * can be.  *all: it makes all of them. */
+static shoal_status add_known(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing, shoal_str *command,
+                              bool *all)
+{
+  shoal_str words = { 0 };
+  shoal_csv_known known = { .text = l->columns };
+  size_t made = 0;
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &known.dates));
   for (size_t i = 0; i < l->columns; i++) {
-    bool made = false;
-    if (l->place[i] != SIZE_MAX || l->dropped[i] || strpbrk(l->names[i], "\"'\\")) continue;
-    for (size_t k = 0; k < missing->n && !made; k++) made = is_made_of(missing->at[k], l->names[i]);
-    if (made) shoal_str_add(&columns, "%s\"%s\"", columns.len ? ", " : "", l->names[i]);
-    if (words && text == l->columns && are_texts(p, i, 2)) text = i;
+    if (l->place[i] != SIZE_MAX)
+      known.dates[i] = find_date(p, i);
+    else if (known.text == l->columns && are_texts(p, i, 2))
+      known.text = i;
   }
-  if (columns.len || text < l->columns) {
-    shoal_csv_command_known(l, p->path, p->like->path, columns.len ? columns.text : "", text, &command);
-    st = shoal_error_append(st, "; or make them of its columns with words, as %s", command.text);
+  bool text = false;
+  for (size_t k = 0; k < missing->n; k++) {
+    const char *feature = missing->at[k];
+    const size_t n = find_origin(p, l, feature);
+    const bool word = !n && known.text < l->columns && is_made_of(feature, "word");
+    char *name = shoal_strdup_printf("\"%.*s\"", (int)n, feature);
+    const bool plain = n && !memchr(feature, '"', n) && !memchr(feature, '\'', n) && !memchr(feature, '\\', n);
+    if (plain && !(words.len && strstr(words.text, name))) shoal_str_add(&words, "%s%s", words.len ? ", " : "", name);
+    free(name);
+    text |= word;
+    made += plain || word;
   }
-  shoal_str_free(&command);
-  shoal_str_free(&columns);
-  return st;
+  if (!text) known.text = l->columns;
+  known.words = words.len ? words.text : "";
+  if (made) shoal_csv_command_known(l, p->path, p->like->path, &known, command);
+  *all = made == missing->n;
+  shoal_str_free(&words);
+  free(known.dates);
+  return SHOAL_OK;
 }
 
 static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, const shoal_texts *missing)
@@ -909,15 +966,26 @@ static shoal_status refuse_missing(const probe *p, const shoal_csv_layout *l, co
   for (size_t i = 0; i < l->columns; i++)
     if (l->place[i] == SIZE_MAX && !l->dropped[i] && others++ < SHOWN)
       shoal_str_add(&has, "%s\"%s\"", others > 1 ? ", " : "", shoal_show(l->names[i], shown, sizeof shown));
-  shoal_status st =
-      SHOAL_FAIL(SHOAL_ERR_ARG,
-                 "%s lacks the column%s %s, which %s was trained on%s%s%s: add it (where its values are not known, "
-                 "empty, with --missing mean), or name it as there",
-                 p->path, missing->n > 1 ? "s" : "", lacks.text, p->like->path, has.len ? "; that does not know " : "",
-                 has.len ? has.text : "", others > SHOWN ? ", ..." : "");
+  shoal_str command = { 0 };
+  bool all = false;
+  const bool more = missing->n > 1;
+  shoal_status st = add_known(p, l, missing, &command, &all);
+  if (st == SHOAL_OK)
+    st = SHOAL_FAIL(SHOAL_ERR_ARG, "%s lacks the column%s %s, which %s was trained on%s%s%s: %s%s%s%s%s", p->path,
+                    more ? "s" : "", lacks.text, p->like->path, has.len ? "; that does not know " : "",
+                    has.len ? has.text : "", others > SHOWN ? ", ..." : "",
+                    all    ? ""
+                    : more ? "add them (where their values are not known, empty, with --missing mean), or name them as "
+                             "there"
+                           : "add it (where its values are not known, empty, with --missing mean), or name it as there",
+                    command.len && !all ? "; those of words: " : "",
+                    command.len ? "make columns of 1 and 0 of its words, as those of the model were made" : "",
+                    command.len ? shoal_csv_command_order(&command) : "", command.len ? ", as " : "");
+  if (command.len) st = shoal_error_append(st, "%s", command.text);
+  shoal_str_free(&command);
   shoal_str_free(&lacks);
   shoal_str_free(&has);
-  return append_known(p, l, missing, st);
+  return st;
 }
 
 /* By their names, in the order of the model. */
@@ -1138,6 +1206,7 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   free(l->text);
   shoal_str_free(&l->few);
   shoal_str_free(&l->many);
+  shoal_str_free(&l->dates);
   shoal_str_free(&l->words);
   shoal_texts_free(&l->warnings);
   *l = (shoal_csv_layout){ 0 };

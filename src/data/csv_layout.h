@@ -26,7 +26,8 @@ typedef struct {
   bool like;     /* features are those of a model: none may be left out */
   bool *numeric; /* [columns] half or more of the first rows have a number there */
   shoal_str few,
-      many;   /* "1, 4": columns from 0 of features with words that come again, and with others, in the first rows */
+      many,   /* "1, 4": columns from 0 of features with words that come again, and with others, in the first rows */
+      dates;  /* likewise of dates, from 1 */
   bool *text; /* [columns] most of these are texts of several words */
   shoal_str
       words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */

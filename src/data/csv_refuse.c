@@ -18,10 +18,13 @@ static shoal_status refuse_sign(const shoal_csv_table *t, const shoal_csv *c, co
                                 const char *column)
 {
   const char *other = shoal_csv_sign_name(t->layout.dialect.decimal == '.' ? ',' : '.');
+  const char *option = t->args->decimal ? "--decimal" : "--thousands";
+  const char *given = t->args->decimal ? t->args->decimal : t->args->thousands;
   if (shoal_csv_signs_given(t))
     return SHOAL_FAIL(SHOAL_ERR_IO,
-                      "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, which %s excludes: leave that out", c->path,
-                      f->line, f->column, f->text, column, other, t->args->decimal ? "--decimal" : "--thousands");
+                      "%s:%zu:%zu: \"%.40s\" in column %s has a decimal %s, which %s %s excludes: leave %s out if all "
+                      "numbers are written so, else write this one with the sign of the others",
+                      c->path, f->line, f->column, f->text, column, other, option, given, option);
   const size_t here = (size_t)(f - c->fields), there = t->proof.column;
   char drop[64] = "";
   if (here != there)

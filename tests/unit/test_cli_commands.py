@@ -42,7 +42,7 @@ def test_words(sep, header, label):
     if not label:
         table, head = [[row[4], *row[:4]] for row in table], [head[4], *head[:4]]
     text = "".join(sep.join(row) + "\n" for row in [head] * header + table)
-    words = "give each value of the columns with words a column of 1 and 0 (where words hardly come again, none)"
+    words = "give each value of the columns with words a column of 1 and 0 (where words hardly come again, none, and the column is left out: "
     stderr = refused(text, words, *(() if label else ("--label", "out")))
     if not label:
         assert "for an import with --label out" in stderr
@@ -81,7 +81,7 @@ DAYS = [(d - date(1970, 1, 1)).days for d in DATES]
 def test_dates(form, values):
     """Day and month are never taken for each other: the order is the one that all rows fit."""
     stderr = refused("day,a,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(values)), "looks like a date; features are numbers: write days since 1970")
-    assert ("in the order that all rows fit" in stderr) == (form != "%Y-%m-%d")
+    assert ("in the order that all rows fit" in stderr) == (form not in ("%Y-%m-%d", "%d.%m.%Y"))  # with points the day is in front
     load("csv", "NEW", "--test-share", "0")
     hours = {"%d-%m-%Y %H:%M": 12, "%I:%M %p": 18}.get(form, 0)
     assert rows() == [(d + hours / 24, i, i % 2) for i, d in enumerate(DAYS)]
@@ -217,6 +217,12 @@ def test_signs_in_hdf5():
     assert [y for *_, y in rows()] == [int(i % 3 > 0) for i in range(40)] and [y for *_, y in rows("test")] == [1] * 5
 
 
+def known(r):
+    """What the command that makes a model's columns of a new table says, after it was run."""
+    command = re.search(r"as (\S*python3 -c '[^']*' new.csv NEW model.h5) does", r.stderr)[1]
+    return subprocess.run(command, shell=True, check=True, stderr=subprocess.PIPE, text=True).stderr
+
+
 def test_table_for_a_model():
     """What was made of columns with words is made of a new table's likewise, also where some words do not come, or others do."""
     text = "sex,about,a,y\n" + "".join(f"{SEX[i % 2]},A {('bad', 'good')[i % 2]} film of many {i},{i},{i % 2}\n" for i in range(40))
@@ -228,8 +234,10 @@ def test_table_for_a_model():
     with open("new.csv", "w") as f:
         f.write("about,a,sex\nNo good film,7,female\nOf bad many and others,8,none\n")
     r = load("csv", "new.csv", "--like", "model.h5", "--label", "none", code=2)
-    assert_one_error(r, "; or make them of its columns with words, as ")
-    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' new.csv NEW model.h5) does", r.stderr)[1], shell=True, check=True)
+    assert_one_error(r, ": make columns of 1 and 0 of its words, as those of the model were made, as ")
+    assert "empty, with --missing" not in r.stderr
+    said = known(r)
+    assert "sex 'none' is not known to the model" in said and said.count("\n") == 1
     load("csv", "NEW", "--like", "model.h5", "--label", "none")
     with h5py.File("t.h5") as f:
         made = [dict(zip(f.attrs["feature_names"].decode().split("\n"), row)) for row in f["train/x"][:].tolist()]
@@ -281,3 +289,79 @@ def test_names_beside_words():
     refused("who,sex,y\n" + "".join(f"Doe of the House {i},{SEX[i % 2]},{i % 2}\n" for i in range(40)), "where words hardly come again, none")
     load("csv", "NEW", "--test-share", "0")
     assert rows() == [(i % 2, (i + 1) % 2, i % 2) for i in range(40)]
+
+
+def german(v):
+    """1.234,5"""
+    return f"{v:,}".replace(",", "G").replace(".", ",").replace("G", ".")
+
+
+def bank(rows, label=True, kinds=("house", "house boat", "car")):
+    """A table as spreadsheets of Germany write it: day, sum, kind, label, part."""
+    lines = [";".join(("day", "sum", "kind", *["paid"] * label, "part"))]
+    for i in rows:
+        day = "" if i % 9 == 4 else (date(2023, 1, 1) + timedelta(days=i)).strftime("%d.%m.%Y")
+        lines.append(";".join((day, german(900 + 99.5 * i), kinds[i % len(kinds)], *[("no", "yes")[i % 2]] * label, german(i % 7 / 4))))
+    return "\ufeff" + "".join(line + "\r\n" for line in lines)
+
+
+def bank_row(i, kinds=("car", "house", "house boat")):
+    return ((date(2023, 1, 1) + timedelta(days=i) - date(1970, 1, 1)).days, 900 + 99.5 * i, *(k == ("house", "house boat", "car")[i % 3] for k in kinds), i % 7 / 4, i % 2)
+
+
+def test_table_of_a_spreadsheet():
+    """Words, then dates: whole numbers that fit decimal commas, gaps stay gaps; of a new table both by one command, words that do not
+    come in it and all."""
+    stderr = refused(bank(range(40)), "give each of its values a column", "--label", "paid", "--drop", "day")
+    assert "--label paid" in stderr
+    os.rename("NEW", "words.csv")
+    with open("words.csv") as f:
+        refused(f.read(), "looks like a date; features are numbers: write days since 1970, as", "--label", "paid")
+    with open("NEW") as f:
+        assert [line.split(";")[0] for line in f][1:7] == ["19358", "19359", "19360", "19361", "", "19363"]
+    load("csv", "NEW", "--label", "paid", "--missing", "drop", "--test-share", "0")
+    assert rows() == [bank_row(i) for i in range(40) if i % 9 != 4]
+    os.rename("t.h5", "model.h5")
+    for label in (True, False):
+        with open("new.csv", "w", newline="") as f:
+            f.write(bank(range(3, 42, 3), label))
+        r = load("csv", "new.csv", "--like", "model.h5", code=2)
+        assert_one_error(r, 'new.csv lacks the columns "kind_car", "kind_house", "kind_house boat"')
+        assert known(r) == ""
+        load("csv", "NEW", "--like", "model.h5", "--missing", "drop")
+        expected = [bank_row(i) for i in range(3, 42, 3) if i % 9 != 4]
+        assert rows() == [(*x, y if label else 0) for *x, y in expected]
+
+
+def test_columns_of_some_words():
+    """Of a new table whose words were made columns already, those that do not come in it are 0; a flag beside another is no word."""
+    with open("model.csv", "w") as f:
+        f.write("has_car,has_dog,kind_a,kind_b,a,y\n" + "".join(f"{i % 2},1,{i % 2},{1 - i % 2},{i},{i % 2}\n" for i in range(40)))
+    load("csv", "model.csv", "--test-share", "0")
+    os.rename("t.h5", "model.h5")
+    with open("new.csv", "w") as f:
+        f.write("kind_a,kind_c,has_car,has_dog,a\n0,1,1,1,5\n1,0,0,1,6\n")
+    assert known(load("csv", "new.csv", "--like", "model.h5", code=2)) == ""
+    load("csv", "NEW", "--like", "model.h5")
+    assert [x for *x, _ in rows()] == [[1, 1, 0, 0, 5], [0, 1, 1, 0, 6]]
+    with open("new.csv", "w") as f:
+        f.write("kind_a,kind_b,has_dog,has_cat,a\n0,1,1,1,5\n1,0,0,1,6\n")
+    r = load("csv", "new.csv", "--like", "model.h5", code=2)
+    assert "add it (where its values are not known, empty, with --missing mean)" in r.stderr and "python3" not in r.stderr
+
+
+def test_signs_of_both_kinds():
+    """Columns of the other decimal sign are never taken for words, which a command would leave out; a list gets the table's own sign."""
+    text = "kind;a;b;list;y\n" + "".join(f"{'xyz'[i % 3]};{i}.25;{i},25;[{i}.5, 2];{i % 2}\n" for i in range(40))
+    for sign, other in ((",", "1.25"), (".", "1,25")):
+        refused(text, "give each of its values a column of 1 and 0", "--decimal", sign)
+        with open("NEW") as f:
+            assert f.readline() == "kind_x;kind_y;kind_z;a;b;list;y\n"
+        r = load("csv", "NEW", "--decimal", sign, "--drop", "list", code=7)
+        assert other.replace("1", "0", 1) in r.stderr and f"which --decimal {sign} excludes" in r.stderr
+    stderr = refused(text.replace(".25", ",25"), "is a list in one field", "--drop", "kind")
+    load("csv", "NEW", "--drop", "kind", "--test-share", "0")
+    assert "--drop 4" in stderr and rows() == [(i + 0.25, i + 0.25, i + 0.5, 2, i % 2) for i in range(40)]
+    with open("t.csv", "w") as f:
+        f.write("a;b;y\n" + "".join(f"{i}.25;{i},25;{i % 2}\n" for i in range(40)))
+    assert_one_error(load("csv", "t.csv", code=7), "write all numbers alike")

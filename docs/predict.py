@@ -7,6 +7,7 @@ and NumPy (Debian: python3-h5py), and is a guide to any other library.
 """
 import json
 import math
+import signal
 import sys
 
 try:
@@ -143,6 +144,8 @@ def check_features(model, data, shape):
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):  # ends without a word where `head` has read enough
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if len(sys.argv) != 3:
         sys.exit("usage: python3 predict.py MODEL.h5 DATA.h5")
     exported, data_set = "what `shoal ckpt export RUN -o MODEL.h5` writes", "a data set, as `shoal data import` makes it"

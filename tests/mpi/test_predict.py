@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import types
@@ -296,6 +297,10 @@ def test_names(named):
         lines = run([sys.executable, PROGRAM, "model.h5", "trees.h5"]).stdout.splitlines()
         known = data.attrs["class_names"].decode().split("\n")
         assert [line.rsplit(" ", 1)[0] for line in lines] == [known[y] for y in data["test/y"][:]]
+    reader, writer = os.pipe()
+    os.close(reader)  # as `head` does
+    assert run([sys.executable, PROGRAM, "model.h5", "new.h5"], stdout=writer, code=-signal.SIGPIPE).stderr == ""
+    os.close(writer)
     bare = run([sys.executable, "-S", PROGRAM, "model.h5", "new.h5"], code=1).stderr  # -S: as without packages
     assert re.match(r"predict.py needs h5py and NumPy, which /\S+ lacks \(No module named", bare) and bare.count("\n") == 1, bare
     with open("new.csv", "w") as f:
@@ -484,3 +489,79 @@ def test_feature_order(work):
     assert train(2, "v", *base, *sets(data__file="renamed.h5", model__weights=newest("r")), "-q").stderr.count(warned) == 1
     for name in ("a", "plain"):
         assert "feature" not in shoal("predict", "runs/r", f"{name}.h5").stderr
+
+
+def loans(numbers, kinds, label=True):
+    """A table as spreadsheets of Germany write it, of words, dates and numbers."""
+    lines = [";".join(["id", "day", "kind", *["approved"] * label, "part of town", "sum"])]
+    for i in numbers:
+        amount = f"{1000 + i * 37.25 % 4000:,.2f}".replace(",", "G").replace(".", ",").replace("G", ".")
+        lines.append(";".join([f"L{i:03}", f"{i % 28 + 1:02}.0{i % 9 + 1}.2023", kinds[i % len(kinds)], *[("no", "yes")[i // 3 % 2]] * label,
+                               ("north", "south east")[i % 2], amount]))
+    return "\ufeff" + "".join(line + "\r\n" for line in lines)
+
+
+def pasted(name, *args, code):
+    """Runs the command that the import of a table prints, which makes another one of it, called NEW."""
+    r = shoal("data", "import", "csv", name, *args, "-o", "refused.h5", code=code)
+    subprocess.run(re.search(rf"as (\S*python3 -c '[^']*' {name} NEW\b[^;]*) does", r.stderr)[1], shell=True, check=True)
+
+
+def probabilities(data, split):
+    shoal("predict", "runs/r", data, "--split", split, "-o", "p.csv")
+    with open("p.csv", newline="") as f:
+        return [[float(v) for k, v in row.items() if k.startswith("p_")] for row in csv.DictReader(f)]
+
+
+def test_text_columns(work):
+    """docs/predict.md, "Text columns": rows of a new table with some of the words are predicted as they are in the table with all."""
+    kinds = ("house", "car", "boat", "none")
+    with open("loans.csv", "w", newline="") as f:
+        f.write(loans(range(80), kinds))
+    pasted("loans.csv", "--label", "approved", code=7)
+    os.rename("NEW", "words.csv")
+    pasted("words.csv", "--label", "approved", code=7)
+    shoal(*"data import csv NEW --label approved --test-share 0.1 -o loans.h5".split())
+    train(1, "r", *sets(data__file="loans.h5", model__name="mlp", model__widths="[8]", data__batch=8, run__epochs=4, optim__lr=0.1), "-q")
+    shoal(*"data import csv NEW --label approved --like runs/r -o all.h5".split())
+    expected = probabilities("all.h5", "train")
+    rows = (1, 5, 9, 13, 41)  # all of "car"
+    for label in (True, False):
+        with open("new.csv", "w", newline="") as f:
+            f.write(loans(rows, kinds, label))
+        pasted("new.csv", "--like", "runs/r", code=2)
+        shoal(*"data import csv NEW --like runs/r --missing mean -o new.h5".split())
+        assert np.array(probabilities("new.h5", "train")) == pytest.approx(np.array([expected[i] for i in rows]), abs=1e-6)
+
+
+RUNTIME = """import types
+import onnx_numpy
+
+class InferenceSession:
+    def __init__(self, path):
+        self.model = onnx_numpy.load(path)
+    def get_modelmeta(self):
+        return types.SimpleNamespace(custom_metadata_map=onnx_numpy.facts(self.model))
+    def run(self, outputs, inputs):
+        values = onnx_numpy.run(self.model, inputs["input"])
+        return [values["probabilities"], values["logits"]]
+"""
+
+
+def test_page_of_onnx(named):
+    """The lines of docs/predict.md that read a table of a spreadsheet for ONNX: classes and probabilities of `shoal predict`, with ids."""
+    with open(f"{ROOT}/docs/predict.md") as f:
+        page = next(block.split("```")[0] for block in f.read().split("```python\n") if "read_csv" in block)
+    with open("onnxruntime.py", "w") as f:
+        f.write(RUNTIME)
+    rows = [("007", "5,25", "1.234"), ("008", "-4,5", "60,125"), ("009", "", "-1.003.969,96"), ("010", "0", "3,5"), ("011", "3", "")]
+    with open("new.csv", "w", newline="") as f:
+        f.write("\ufeff" + "".join(";".join(row) + "\r\n" for row in [("id", "a", "b"), *rows]))
+    shoal(*"data import csv new.csv --like runs/r --missing mean -o spread.h5".split())
+    shoal("predict", "runs/r", "spread.h5", "-o", "p.csv")
+    shoal("ckpt", "export", "runs/r", "-o", "grains.onnx")
+    lines = run([sys.executable, "-c", page], env={"PYTHONPATH": f"{os.getcwd()}:{ROOT}/tests"}).stdout.splitlines()
+    with open("p.csv", newline="") as f:
+        for line, row, (name, *_) in zip(lines, csv.DictReader(f), rows, strict=True):
+            assert line.startswith(f"{name} {row['predicted']} ")
+            assert float(line.rsplit(" ", 1)[1]) == pytest.approx(float(row["p_" + row["predicted"]]), abs=1e-5)

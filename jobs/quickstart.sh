@@ -11,8 +11,9 @@ step "packages"
 # shellcheck disable=SC2086
 shoal_install $shoal_packages
 
-step "build"
+step "configuring"
 cmake --preset release -DSHOAL_TESTS=OFF >/dev/null
+step "building"
 cmake --build --preset release
 shoal=$PWD/build/release/src/cli/shoal
 

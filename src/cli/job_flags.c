@@ -317,7 +317,7 @@ static void put_log(const char *output, shoal_json *j)
 }
 
 /* job.json of job.sbatch: for `shoal status`, until the run tells more itself. */
-static shoal_status write_record(const char *script, const shoal_texts *jobs, const shoal_job *job,
+static shoal_status write_record(const char *script, const shoal_texts *jobs, const shoal_job_request *r,
                                  const shoal_texts *elements)
 {
   char now[40], *path = shoal_strdup_printf("%.*s.json", (int)(strlen(script) - strlen(".sbatch")), script);
@@ -327,12 +327,16 @@ static shoal_status write_record(const char *script, const shoal_texts *jobs, co
   for (size_t i = 0; i < jobs->n; i++) shoal_json_string(&j, NULL, jobs->at[i]);
   shoal_json_end(&j);
   shoal_json_string(&j, "time", shoal_wall_clock(now, sizeof now));
-  put_log(job->output, &j);
+  put_log(r->job.output, &j);
+  if (r->epochs) shoal_json_int(&j, "epochs", r->epochs);
+  if (r->steps) shoal_json_int(&j, "steps", r->steps);
+  if (r->resume) shoal_json_string(&j, "resume", r->resume);
+  if (r->study_ranks) shoal_json_int(&j, "study_ranks", r->study_ranks);
   if (elements) {
     shoal_json_array(&j, "elements");
     for (size_t i = 0; i < elements->n; i++) {
       shoal_json_object(&j, NULL);
-      shoal_json_int(&j, "index", job->elements[i].index);
+      shoal_json_int(&j, "index", r->job.elements[i].index);
       shoal_json_string(&j, "run", elements->at[i]);
       shoal_json_end(&j);
     }
@@ -471,7 +475,7 @@ shoal_status shoal_job_request_submit(shoal_job_request *r, const char *folder, 
   if (st == SHOAL_OK) st = shoal_made_file(script, &text, made);
   if (st == SHOAL_OK) st = submit_chain(r, script, chain, &jobs);
   if (jobs.n) {
-    shoal_status recorded = write_record(script, &jobs, &r->job, elements);
+    shoal_status recorded = write_record(script, &jobs, r, elements);
     if (st == SHOAL_OK) st = recorded;
     tell(r, folder, script, &jobs);
     shoal_texts_free(made);

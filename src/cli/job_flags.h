@@ -31,7 +31,11 @@ typedef struct {
       *error;        /* files that these name, as Slurm writes names; output is none of the options; NULL: not named */
   shoal_texts setup; /* lines of shell */
   shoal_texts dependency; /* --dependency, if jobs are waited for */
-  shoal_job job;          /* resources and setup are filled in; borrows from this and from the arguments */
+  /* for the record, where it is of one: what the run trains to (steps 0: no limit), and the checkpoint that it goes back to, or "never" */
+  int64_t epochs, steps;
+  const char *resume;
+  int study_ranks; /* of the runs of a scaling study */
+  shoal_job job;   /* resources and setup are filled in; borrows from this and from the arguments */
 } shoal_job_request;
 
 /** Reads both files and the flags.  Files are called shoal/submit.yaml: the site's in a folder of $XDG_CONFIG_DIRS, in /etc/xdg or in

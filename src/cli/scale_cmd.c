@@ -259,10 +259,13 @@ static shoal_status submit_ranks(const request *q, const shoal_study *s, int ran
   if (st == SHOAL_OK) st = choose_runs(s, ranks, known, queue, elements, &n, &names);
   if (st == SHOAL_OK) st = describe_job(q, s, ranks, r.output, &r.job, &kept);
   if (st == SHOAL_OK) st = shoal_texts_add(&words, "-q");
+  if (st == SHOAL_OK) st = shoal_texts_add(&words, "-n"); /* no others, however many nodes sbatch is told */
+  if (st == SHOAL_OK) st = shoal_texts_take(&words, shoal_strdup_printf("%d", ranks));
   if (st == SHOAL_OK && q->allow_faults) st = shoal_texts_add(&words, "--allow-faults");
   for (size_t i = 0; i < s->n && st == SHOAL_OK; i++)
     if (s->runs[i].ranks == ranks) st = shoal_texts_add(&folders, s->runs[i].dir);
   if (st == SHOAL_OK) st = shoal_job_request_lead(&r, &folders);
+  r.study_ranks = ranks;
   r.job.words = &words;
   r.job.elements = elements;
   r.job.n_elements = n;

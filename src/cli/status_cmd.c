@@ -31,7 +31,8 @@ const shoal_verb_help shoal_status_help = {
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
   "are "
   "queued;\n"
-  "stuck: their job never starts, as the one that it waits for has failed, or its partition does not allow so much. "
+  "stuck: their job never starts, as the one that it waits for has failed, or its partition does not have or allow so "
+  "much. "
   "Suspended: stopped\n"
   "by Slurm, Ctrl-Z or SIGSTOP, with its memory, and goes on when it is resumed.\n"
   "Slurm is asked once for all jobs, and only where squeue is on the PATH. If it does not answer, a line says why "
@@ -65,39 +66,86 @@ static bool has_begun(const shoal_queued *q)
   return false;
 }
 
-/* Slurm leaves a job in the queue whose dependency cannot be met any more, or that asks for more than its partition may give. */
+/* Slurm leaves a job in the queue whose dependency cannot be met any more, or that asks for more than its partition may give, or has:
+ * PartitionConfig, which at first is its word for too many nodes, too. */
 static bool never_starts(const shoal_queued *q)
 {
-  static const char *const reasons[] = { "DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit" };
+  static const char *const reasons[] = { "DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit",
+                                         "PartitionConfig" };
   for (size_t i = 0; i < SHOAL_COUNT(reasons); i++)
     if (is_state(q, "PENDING") && q->reason && strcmp(q->reason, reasons[i]) == 0) return true;
   return false;
 }
 
-/* Why, with what its partition has, as far as Slurm says it; and the way out. */
-static void add_never(const shoal_queued *q, const char *job, const char *dir, shoal_str *out)
+static long number_of(const char *text)
 {
-  long nodes = 0;
-  char *limit = NULL, *again = shoal_job_again(job, dir);
-  const char *less = "";
-  bool is_time = strcmp(q->reason, "PartitionTimeLimit") == 0, is_size = strcmp(q->reason, "PartitionNodeLimit") == 0,
-       known = (is_time || is_size) && q->partition && shoal_partition_read(q->partition, &nodes, &limit);
-  shoal_str_add(out, "%sjob %s never starts, ", out->len ? "; " : "", job);
-  if (is_size && known && q->nodes) {
-    shoal_str_add(out, "as it asks for %s nodes, and partition %s gives a job at most %ld", q->nodes, q->partition,
-                  nodes);
-    less = " with a smaller -N";
-  } else if (is_time && known && limit && q->limit) {
-    shoal_str_add(out, "as its time limit is %s, and partition %s allows %s", q->limit, q->partition, limit);
-    less = " with a shorter --time";
-  } else if (is_size || is_time) {
-    shoal_str_add(out, "unless the partition's %s is raised (sinfo shows it)",
-                  is_size ? "limit of nodes" : "time limit");
+  return text ? strtol(text, NULL, 10) : 0;
+}
+
+/* Ranks of a study are not to be changed.  `nodes`: that a job can have, if it asks for too many; else 0. */
+static void add_study_cure(int ranks, long nodes, shoal_str *out)
+{
+  if (nodes) {
+    long each = (ranks + nodes - 1) / nodes;
+    while (ranks % each) each++;
+    shoal_str_add(out, "the same shoal scale with a larger --per-node, such as %ld", each);
   } else {
-    shoal_str_add(out, "as the one that it was to follow failed");
+    shoal_str_add(out, "the same shoal scale with a smaller --per-node or -c");
   }
-  shoal_str_add(out, ": scancel %s, then %s%s", job, again, less);
-  free(limit);
+  shoal_str_add(out, ", or without %d in --ranks", ranks);
+}
+
+/* Of a job that asks for too many nodes, or too many CPUs of each: that, and the way out.  False: it is neither. */
+static bool add_size(const shoal_run_facts *r, const shoal_queued *q, const shoal_partition *p, const char *again,
+                     shoal_str *out)
+{
+  long nodes = number_of(q->nodes), cpus = number_of(q->cpus), each = nodes > 0 ? (cpus + nodes - 1) / nodes : 0;
+  bool many = p->nodes > 0 && nodes > p->nodes, wide = !many && p->cpus > 0 && each > p->cpus;
+  if (!many && !wide) return false;
+  if (many)
+    shoal_str_add(out, "as it asks for %ld nodes, and partition %s gives a job at most %ld", nodes, q->partition,
+                  p->nodes);
+  else
+    shoal_str_add(out, "as it asks for %ld CPUs of each node, and a node of partition %s has at most %ld", each,
+                  q->partition, p->cpus);
+  shoal_str_add(out, ": scancel %s, then ", q->id);
+  if (r->study_ranks)
+    add_study_cure(r->study_ranks, many ? p->nodes : 0, out);
+  else if (many)
+    shoal_str_add(out, "%s with a smaller -N", again);
+  else if (strchr(q->id, '_'))
+    shoal_str_add(out, "%s with --ntasks-per-node times -c at most %ld", again, p->cpus);
+  else
+    shoal_str_add(out, "%s with --per-node times -c at most %ld", again, p->cpus);
+  return true;
+}
+
+/* Why, with what its partition has, as far as Slurm says it; and the way out. */
+static void add_never(const shoal_run_facts *r, const shoal_queued *q, shoal_str *out)
+{
+  shoal_partition p = { .nodes = 0 };
+  char *again = shoal_job_again(q->id, r->dir);
+  const char *less = "";
+  bool is_time = strcmp(q->reason, "PartitionTimeLimit") == 0, is_nodes = strcmp(q->reason, "PartitionNodeLimit") == 0,
+       is_size = is_nodes || strcmp(q->reason, "PartitionConfig") == 0,
+       known = (is_time || is_size) && q->partition && shoal_partition_read(q->partition, &p);
+  shoal_str_add(out, "%sjob %s never starts, ", out->len ? "; " : "", q->id);
+  if (!is_size || !known || !add_size(r, q, &p, again, out)) {
+    if (is_time && known && p.limit && q->limit) {
+      shoal_str_add(out, "as its time limit is %s, and partition %s allows %s", q->limit, q->partition, p.limit);
+      less = " with a shorter --time";
+    } else if (is_nodes || is_time) {
+      shoal_str_add(out, "unless the partition's %s is raised (sinfo shows it)",
+                    is_nodes ? "limit of nodes" : "time limit");
+    } else if (is_size) {
+      shoal_str_add(out, "as its partition does not have such nodes, or so many (sinfo -N -l shows what it has)");
+      less = " for less";
+    } else {
+      shoal_str_add(out, "as the one that it was to follow failed");
+    }
+    shoal_str_add(out, ": scancel %s, then %s%s", q->id, again, less);
+  }
+  free(p.limit);
   free(again);
 }
 
@@ -248,6 +296,22 @@ static void add_gone(const shoal_run_facts *r, const standing *s, shoal_str *out
   free(log);
 }
 
+/* Whether the jobs that were submitted last would train, though the run is done. */
+static bool trains_on(const shoal_run_facts *r)
+{
+  return r->resume || (r->to_epoch > 0 && !shoal_run_finished(r, r->to_epoch, r->to_step));
+}
+
+static void add_aim(const shoal_run_facts *r, const char *job, shoal_str *out)
+{
+  shoal_str_add(out, "%sjob %s waits to go on ", out->len ? "; " : "", job);
+  if (r->resume)
+    shoal_str_add(out, "with --resume %s", r->resume);
+  else
+    shoal_str_add(out, "to epoch %d", r->to_epoch);
+  if (!r->resume && r->to_step > 0) shoal_str_add(out, " or step %d", r->to_step);
+}
+
 /* Why it does not go on; "": nothing to say. */
 static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
@@ -272,10 +336,13 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
     shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
   if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
-  if (r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry))
+  bool waits = r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry);
+  if (waits && !trains_on(r))
     shoal_str_add(out, "%sjob %s waits though the run is done: scancel %s", out->len ? "; " : "", s->job, s->job);
   else if (never_starts(s->entry))
-    add_never(s->entry, s->job, r->dir, out);
+    add_never(r, s->entry, out);
+  else if (waits)
+    add_aim(r, s->job, out);
 }
 
 static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)

@@ -149,6 +149,17 @@ static shoal_run_state state_of(const char *dir)
   return state;
 }
 
+/* Ranks of the last start; 0: not known. */
+static int placed_ranks(const char *dir)
+{
+  char *path = shoal_path_join(dir, "placement.json");
+  json_t *j = NULL;
+  int ranks = shoal_path_exists(path) && shoal_json_read_file(path, &j) == SHOAL_OK ? shoal_json_int_of(j, "size") : 0;
+  json_decref(j);
+  free(path);
+  return ranks;
+}
+
 /* Of rows: the epochs that they are of, and the seconds that these took. */
 static void take_rows(const shoal_metrics *m, shoal_study_run *r)
 {
@@ -174,7 +185,9 @@ void shoal_study_look(shoal_study_run *r)
   shoal_metrics m = { .n = 0 };
   r->state = state_of(r->dir);
   r->speed = r->wait_share = r->test_acc = r->time_s = NAN;
-  if (r->state == SHOAL_RUN_DONE && shoal_metrics_read(r->dir, &m) == SHOAL_OK) take_rows(&m, r);
+  int placed = r->state == SHOAL_RUN_DONE ? placed_ranks(r->dir) : 0;
+  r->other_ranks = placed != r->ranks ? placed : 0;
+  if (r->state == SHOAL_RUN_DONE && !r->other_ranks && shoal_metrics_read(r->dir, &m) == SHOAL_OK) take_rows(&m, r);
   shoal_metrics_free(&m);
 }
 
@@ -191,7 +204,13 @@ static void print_run(const shoal_study *s, const shoal_study_run *r, shoal_str 
 {
   const shoal_study_run *base = base_of(s, r);
   char time[32];
+  char word[SHOAL_WORD];
   shoal_str_add(out, "%-12s %5d ", r->method, r->ranks);
+  if (r->other_ranks) {
+    shoal_str_add(out, "  done with %d rank%s, which is no row of this: rm -r %s, then the same command\n",
+                  r->other_ranks, r->other_ranks == 1 ? "" : "s", shoal_shell_word(r->dir, word));
+    return;
+  }
   if (r->state != SHOAL_RUN_DONE || !isfinite(r->speed) || !base) {
     shoal_str_add(out, "  %s\n", r->state == SHOAL_RUN_DONE ? "no speed in metrics.csv" : "not done");
     return;

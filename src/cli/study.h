@@ -17,6 +17,7 @@ typedef struct {
   shoal_run_state state;
   /* of a run that is done, NAN where metrics.csv does not say */
   double speed, wait_share, test_acc, time_s; /* speed in samples/s; of all its attempts */
+  int other_ranks; /* that it was done with, if they are not `ranks`: it has no speed then; else 0 */
 } shoal_study_run;
 
 typedef struct {

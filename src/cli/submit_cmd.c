@@ -56,11 +56,10 @@ typedef struct {
   const shoal_args *args;
   const char *run_file; /* NULL: a script for any */
   shoal_job_request r;
-  shoal_array array;     /* without elements: one run */
-  char *dir, *name;      /* of one run: its folder and name */
-  shoal_texts folders;   /* of all runs */
-  int64_t epochs, steps; /* of one run; steps 0: no limit */
-  int chain;             /* jobs */
+  shoal_array array;   /* without elements: one run */
+  char *dir, *name;    /* of one run: its folder and name */
+  shoal_texts folders; /* of all runs */
+  int chain;           /* jobs */
   char *made_by, *program, *output;
   shoal_texts words;
   shoal_job_element *elements;
@@ -156,8 +155,8 @@ static shoal_status one_run(submission *s, const char *const *sets, size_t n_set
   if (st == SHOAL_OK) {
     s->dir = shoal_strdup_printf("%s", f.dir);
     s->name = shoal_strdup_printf("%s", shoal_config_string(c, "run.name"));
-    s->epochs = shoal_config_int(c, "run.epochs");
-    s->steps = shoal_config_int(c, "run.steps");
+    s->r.epochs = shoal_config_int(c, "run.epochs");
+    s->r.steps = shoal_config_int(c, "run.steps");
     shoal_folder_release(&f);
     st = shoal_texts_add(&s->folders, s->dir);
   }
@@ -242,7 +241,8 @@ static char *log_name(const submission *s)
 static shoal_status describe(submission *s)
 {
   shoal_job *j = &s->r.job;
-  const char *name = shoal_args_value(s->args, "--name");
+  const char *name = shoal_args_value(s->args, "--name"), *resume = shoal_args_value(s->args, "--resume");
+  if (resume && strcmp(resume, "auto") != 0) s->r.resume = resume;
   SHOAL_TRY(launch_words(s));
   SHOAL_TRY(tell_command(s));
   SHOAL_TRY(shoal_job_request_lead(&s->r, &s->folders));
@@ -298,17 +298,15 @@ static void warn_of_job(const submission *s, const shoal_run_facts *r, const sho
 /* A run that has all its epochs, or steps.  The elements of an array have those that their run files say. */
 static bool is_finished(const submission *s, const shoal_run_facts *r)
 {
-  if (r->life != SHOAL_LIFE_DONE) return false;
-  return s->array.n || r->epoch >= (double)s->epochs || (s->steps && r->step >= (double)s->steps);
+  return s->array.n ? r->life == SHOAL_LIFE_DONE : shoal_run_finished(r, (double)s->r.epochs, (double)s->r.steps);
 }
 
 /* Its job would end at once.  A checkpoint that is named is one to go back to. */
 static shoal_status refuse_finished(const submission *s, const shoal_runs *known)
 {
-  const char *resume = shoal_args_value(s->args, "--resume");
   size_t n = 0;
   char word[SHOAL_WORD];
-  if (resume && strcmp(resume, "auto") != 0) return SHOAL_OK;
+  if (s->r.resume) return SHOAL_OK;
   for (size_t i = 0; i < known->n; i++)
     n += shoal_texts_have(&s->folders, known->at[i].dir) && is_finished(s, &known->at[i]);
   SHOAL_CHECK(n == 0 || s->array.n, SHOAL_ERR_USAGE,

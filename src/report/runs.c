@@ -142,7 +142,7 @@ static shoal_status add_run(shoal_runs *runs, const char *dir, const char *name,
 
 /* ---- jobs ---- */
 
-/* The numbers in a record, "12" or, of an array's element, "12_3", and the name of their log. */
+/* The numbers in a record, "12" or, of an array's element, "12_3", and what it says of these jobs. */
 static shoal_status take_jobs(const json_t *record, int index, shoal_run_facts *r)
 {
   const json_t *jobs = json_object_get(record, "jobs");
@@ -155,9 +155,20 @@ static shoal_status take_jobs(const json_t *record, int index, shoal_run_facts *
     if (!known) SHOAL_TRY(shoal_texts_take(&r->jobs, whole));
   }
   const char *log = json_string_value(json_object_get(record, "log"));
+  const char *resume = json_string_value(json_object_get(record, "resume"));
   free(r->log);
   r->log = log ? shoal_strdup_printf("%s", log) : NULL;
+  free(r->resume);
+  r->resume = resume ? shoal_strdup_printf("%s", resume) : NULL;
+  r->to_epoch = shoal_json_int_of(record, "epochs");
+  r->to_step = shoal_json_int_of(record, "steps");
+  r->study_ranks = shoal_json_int_of(record, "study_ranks");
   return SHOAL_OK;
+}
+
+bool shoal_run_finished(const shoal_run_facts *r, double epochs, double steps)
+{
+  return r->life == SHOAL_LIFE_DONE && (r->epoch >= epochs || (steps > 0 && r->step >= steps));
 }
 
 static int by_name(const void *a, const void *b)
@@ -291,6 +302,7 @@ void shoal_runs_free(shoal_runs *r)
     free(r->at[i].name);
     free(r->at[i].reason);
     free(r->at[i].log);
+    free(r->at[i].resume);
     shoal_texts_free(&r->at[i].jobs);
   }
   free(r->at);

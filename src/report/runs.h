@@ -1,7 +1,8 @@
 /* All runs below a folder, from their folders alone: one small file each, so a thousand are as easy as one.
  *
  *   status.json   state, step, loss, attempt, job           written by the run, every 5 s while it lives
- *   job*.json     numbers of jobs, log, names of elements   written by `shoal submit`: of runs that have not begun, too */
+ *   job*.json     numbers of jobs, log, names of elements,  written by `shoal submit`: of runs that have not begun, too
+ *                 and what they train to */
 #ifndef SHOAL_REPORT_RUNS_H
 #define SHOAL_REPORT_RUNS_H
 #include "base/cgroup.h"
@@ -33,6 +34,10 @@ typedef struct {
   double age_s;                      /* of its last word; NAN: none */
   char *reason;                      /* of a failure or a stop; "" or more */
   char *log; /* of the job that was submitted last, as sbatch was told (slurm/job.h); NULL: not known */
+  /* of the jobs that were submitted last; 0, NULL: not known, or none */
+  int to_epoch, to_step;           /* that they train to; to_step 0: no limit */
+  char *resume;                    /* the checkpoint that they go back to, or "never" */
+  int study_ranks;                 /* of a scaling study, that the run is for */
   char memory[SHOAL_MEMORY_KILLS]; /* that it ran out, if the run was killed or has failed on this host; else "" */
   shoal_texts jobs; /* numbers of its jobs: that of its last start, then those that were submitted for it */
 } shoal_run_facts;
@@ -46,6 +51,9 @@ typedef struct {
  *  folder; what cannot be read is left out. */
 shoal_status shoal_runs_find(const char *folder, shoal_runs *out);
 void shoal_runs_free(shoal_runs *r);
+
+/** Whether a run is done and has so many epochs, or steps (0: no limit), so that a job of it would end at once. */
+bool shoal_run_finished(const shoal_run_facts *r, double epochs, double steps);
 
 /** Whether the process that wrote a status.json ran on this kernel and does not any more: its member "process". */
 bool shoal_run_process_gone(const json_t *process);

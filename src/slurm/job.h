@@ -63,7 +63,8 @@ typedef struct {
   char *id, *state, *start,
       *reason;             /* "70_3"; "PENDING"; "2026-01-31T12:00:00" or NULL: not known; why it waits, or NULL */
   char *partition, *nodes, /* how many it asks for, "8" */
-      *limit;              /* of its time, "1:00:00" */
+      *limit,              /* of its time, "1:00:00" */
+      *cpus;               /* of all its nodes, "32" */
 } shoal_queued;
 typedef struct {
   bool asked; /* else there is no squeue, or it does not answer */
@@ -76,9 +77,13 @@ void shoal_queue_read(shoal_queue *out);
 const shoal_queued *shoal_queue_find(const shoal_queue *q, const char *id); /* NULL: not there, or `id` is NULL */
 void shoal_queue_free(shoal_queue *q);
 
-/** What a partition has: its nodes, no more than a job may have, and its time limit; caller frees *limit.  False if Slurm does not
- *  say. */
-bool shoal_partition_read(const char *name, long *nodes, char **limit);
+typedef struct {
+  long nodes;  /* that it has, no more than a job may have */
+  long cpus;   /* of the node with the most; 0: not known */
+  char *limit; /* of time; NULL: not known */
+} shoal_partition;
+/** What a partition has; free(limit).  False if Slurm does not say. */
+bool shoal_partition_read(const char *name, shoal_partition *out);
 
 /** Whether a program is on the PATH. */
 bool shoal_in_path(const char *program);

@@ -220,6 +220,7 @@ static shoal_status take_lines(char *text, shoal_queue *q)
     j->partition = take_field(&line);
     j->nodes = take_field(&line);
     j->limit = take_field(&line);
+    j->cpus = take_field(&line);
   }
   return SHOAL_OK;
 }
@@ -250,7 +251,7 @@ void shoal_queue_read(shoal_queue *out)
   shoal_error_take(&before);
   shoal_str_add(&command,
                 "exec 3>&1; words=$(timeout -k 1 %d squeue --noheader --array --user=%ld "
-                "--format='%%i|%%T|%%S|%%r|%%P|%%D|%%l' 2>&1 >&3);"
+                "--format='%%i|%%T|%%S|%%r|%%P|%%D|%%l|%%C' 2>&1 >&3);"
                 " code=$?; [ $code = 0 ] || printf '%%s\\n' \"$words\"; exit $code",
                 QUEUE_LIMIT_S, (long)geteuid());
   int code = run(&command, &said);
@@ -278,6 +279,7 @@ void shoal_queue_free(shoal_queue *q)
     free(q->at[i].partition);
     free(q->at[i].nodes);
     free(q->at[i].limit);
+    free(q->at[i].cpus);
   }
   free(q->at);
   free(q->why);
@@ -286,29 +288,32 @@ void shoal_queue_free(shoal_queue *q)
 
 /* ---- sinfo ---- */
 
-bool shoal_partition_read(const char *name, long *nodes, char **limit)
+/* --exact: nodes of different sizes are not one line with the least of them. */
+bool shoal_partition_read(const char *name, shoal_partition *out)
 {
   shoal_str command = { 0 }, said = { 0 };
-  *nodes = 0;
-  *limit = NULL;
+  *out = (shoal_partition){ .nodes = 0 };
   if (!shoal_in_path("sinfo")) return false;
-  shoal_str_add(&command, "timeout -k 1 %d sinfo --noheader --format='%%D|%%s|%%l' --partition", QUEUE_LIMIT_S);
+  shoal_str_add(&command, "timeout -k 1 %d sinfo --noheader --exact --format='%%D|%%s|%%l|%%c' --partition",
+                QUEUE_LIMIT_S);
   add_word(&command, name);
   bool read = run(&command, &said) == 0 && said.text;
   for (char *line = read ? said.text : NULL, *next; line && *line; line = next) { /* one for each kind of its nodes */
     size_t n = strcspn(line, "\n");
     next = line + n + (line[n] == '\n');
     line[n] = '\0';
-    char *count = take_field(&line), *sizes = take_field(&line), *time = take_field(&line);
+    char *count = take_field(&line), *sizes = take_field(&line), *time = take_field(&line), *cpus = take_field(&line);
     const char *most = sizes ? strchr(sizes, '-') : NULL; /* "1-4", "1-infinite" */
-    *nodes += count ? strtol(count, NULL, 10) : 0;
-    if (most && strtol(most + 1, NULL, 10) > 0) *nodes = SHOAL_MIN(*nodes, strtol(most + 1, NULL, 10));
-    free(*limit);
-    *limit = time;
+    out->nodes += count ? strtol(count, NULL, 10) : 0;
+    if (most && strtol(most + 1, NULL, 10) > 0) out->nodes = SHOAL_MIN(out->nodes, strtol(most + 1, NULL, 10));
+    out->cpus = SHOAL_MAX(out->cpus, cpus ? strtol(cpus, NULL, 10) : 0);
+    free(out->limit);
+    out->limit = time;
     free(count);
     free(sizes);
+    free(cpus);
   }
   shoal_str_free(&command);
   shoal_str_free(&said);
-  return *nodes > 0;
+  return out->nodes > 0;
 }

@@ -124,6 +124,9 @@ def test_script(work):
         r = submit("run.yaml", "--set", "run.name=over", *more, code=code)
         told = f"runs/over is done, at epoch {epochs} and step 1234, so there is nothing to submit: --set run.epochs=N trains on" in r.stderr
         assert told == (code != 0) and os.path.exists("runs/over/job.sbatch") != told, (epochs, more, r.stderr)
+        if not told:  # for `status`: what the job trains to
+            record = json.loads(read("runs/over/job.json"))
+            assert (record["epochs"], record.get("resume")) == ((3, None) if "--set" in more else (2, "x.h5")), record
         shutil.rmtree("runs/over")
     # From within a job: the new one gets nothing of it, but what people set.
     theirs = {"SLURM_MEM_PER_NODE": "300", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_CONF_X": "a b", "SLURMD_NODENAME": "n1",
@@ -298,7 +301,7 @@ def test_scale(work):
     one, four = (read(f"runs/blobs-scale/job-{n}.sbatch") for n in (1, 4))
     assert options(one)[:1] + options(one)[3:] == ["--job-name=blobs-scale-1", "--array=1-2", "--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=3",
                                                    "--time=01:00:00", "--requeue", "--signal=USR1@120"]
-    assert "--nodes=2" in options(four) and "--ntasks-per-node=2" in options(four) and four.endswith('exec shoal launch --requeue -q "$@"\n')
+    assert "--nodes=2" in options(four) and "--ntasks-per-node=2" in options(four) and four.endswith('exec shoal launch --requeue -q -n 4 "$@"\n')
     assert r.stdout.count("not done") == 4
     job = {"SLURM_JOB_ID": "107", "SLURM_ARRAY_JOB_ID": "101", "SLURM_CPUS_PER_TASK": "1", "SLURM_ARRAY_TASK_ID": "2",
            "PATH": f"{os.getcwd()}/bin:{os.path.dirname(program())}:/usr/bin:/bin"}
@@ -314,6 +317,28 @@ def test_scale(work):
     r = shoal(*command, code=3)
     assert re.search(r"whether job 10\d_\d of runs/blobs-scale/\S+ still runs or waits, so nothing is submitted: slurm_load_jobs error: no;", r.stderr), r.stderr
     assert len(read("sbatch.args").splitlines()) == 3
+    # A run of other ranks than its row's is none of it: the job refuses it before it begins, and the table flags it.
+    less = {**PLAIN_ENV, **job, "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_NTASKS": "2", "SLURM_JOB_CPUS_PER_NODE": "2"}
+    r = run(["bash", "runs/blobs-scale/job-4.sbatch"], base={**less, "SLURM_ARRAY_TASK_ID": "1"}, code=2)
+    assert "4 ranks: the 1 node of job 107 has 2 CPUs" in r.stderr and not os.path.exists("runs/blobs-scale/sync-4/status.json"), said(r)
+    stub("squeue")
+    os.makedirs("runs/blobs-scale/local-sgd-4")
+    shutil.copytree("runs/blobs-scale/local-sgd-1", "runs/blobs-scale/local-sgd-4", dirs_exist_ok=True)
+    r = shoal(*command)
+    flagged = r"^local-sgd +4 +done with 1 rank, which is no row of this: rm -r runs/blobs-scale/local-sgd-4, then the same command$"
+    assert re.search(flagged, r.stdout, re.M) and re.search(r"^local-sgd +1 +\d+ +1.00", r.stdout, re.M), r.stdout
+    shutil.rmtree("runs/blobs-scale/local-sgd-4")
+    # What is told of those that cannot start keeps their ranks.
+    with open("bin/sinfo", "w") as f:
+        f.write("#!/bin/sh\necho '2|1-infinite|2:00:00|4'\n")
+    os.chmod("bin/sinfo", 0o755)
+    for nodes, cpus, why, cure in ((4, 8, "4 nodes, and partition debug gives a job at most 2", "a larger --per-node, such as 2"),
+                                   (1, 8, "8 CPUs of each node, and a node of partition debug has at most 4", "a smaller --per-node or -c")):
+        with open("queue", "w") as f:
+            f.write(f"102_1|PENDING|N/A|PartitionConfig|debug|{nodes}|1:00:00|{cpus}\n")
+        assert (f"sync-4: job 102_1 never starts, as it asks for {why}: scancel 102_1, then the same shoal scale with {cure}, or without 4 in --ranks\n"
+                in shoal("status", "runs/blobs-scale").stdout), shoal("status", "runs/blobs-scale").stdout
+    os.remove("bin/sinfo")
     assert "--time is of a job: add --submit" in shoal("scale", "run.yaml", "--ranks", 1, "--time", "1h", code=2).stderr
     assert "contradict each other" in shoal(*command, "--only-files", code=2).stderr
 
@@ -409,7 +434,7 @@ def test_states(work):
     assert f"alive: its process {child.pid} here is stopped, as by Ctrl-Z: fg in that terminal, or kill -CONT, lets it go on\n" in table, table
     # What the partition has, and for an element what submits it alone.
     with open("bin/sinfo", "w") as f:
-        f.write("#!/bin/sh\n[ \"$*\" = '--noheader --format=%D|%s|%l --partition debug' ] && printf '3|1-infinite|2:00:00\\n1|1-infinite|2:00:00\\n'\n")
+        f.write("#!/bin/sh\n[ \"$*\" = '--noheader --exact --format=%D|%s|%l|%c --partition debug' ] && printf '3|1-infinite|2:00:00|4\\n1|1-infinite|2:00:00|2\\n'\n")
     os.chmod("bin/sinfo", 0o755)
     open("runs/set/job.sbatch", "w").close()
     with open("queue", "w") as f:
@@ -418,6 +443,31 @@ def test_states(work):
     assert "\nnew: job 17 never starts, as it asks for 8 nodes, and partition debug gives a job at most 4: scancel 17, then submit it again with a smaller -N\n" in table, table
     assert ("\nset/a: job 19_1 never starts, as its time limit is 3:00:00, and partition debug allows 2:00:00: scancel 19_1, then sbatch --array=1 "
             "runs/set/job.sbatch with a shorter --time\n") in table, table
+    # PartitionConfig is Slurm's word for too many nodes at first, for more CPUs than a node has, and for what it has not otherwise.
+    for asks, why, cure in (("8|1:00:00|8", "as it asks for 8 nodes, and partition debug gives a job at most 4", "submit it again with a smaller -N"),
+                            ("4|1:00:00|32", "as it asks for 8 CPUs of each node, and a node of partition debug has at most 4",
+                             "submit it again with --per-node times -c at most 4"),
+                            ("2|1:00:00|8", "as its partition does not have such nodes, or so many (sinfo -N -l shows what it has)",
+                             "submit it again for less")):
+        with open("queue", "w") as f:
+            f.write(f"17|PENDING|N/A|PartitionConfig|debug|{asks}\n19_1|PENDING|N/A|PartitionConfig|debug|{asks}\n")
+        table = shoal("status").stdout
+        assert states()["new"]["state"] == "stuck" and f"\nnew: job 17 never starts, {why}: scancel 17, then {cure}\n" in table, table
+        cure = cure.replace("submit it again", "sbatch --array=1 runs/set/job.sbatch").replace("--per-node", "--ntasks-per-node")
+        assert f"\nset/a: job 19_1 never starts, {why}: scancel 19_1, then {cure}\n" in table, table
+    # A job of a run that is done trains on if it is to train to more than that, or from another checkpoint.
+    for record, words in (({"epochs": 4}, "waits to go on to epoch 4\n"), ({"epochs": 2}, "waits though the run is done: scancel 20\n"),
+                          ({"epochs": 4, "steps": 1234}, "waits though the run is done: scancel 20\n"),
+                          ({"epochs": 4, "steps": 1235}, "waits to go on to epoch 4 or step 1235\n"),
+                          ({"epochs": 2, "resume": "x.h5"}, "waits to go on with --resume x.h5\n")):
+        shutil.rmtree("runs/deep")
+        make_run("deep/in/the/done", "done", epoch=2)
+        with open("runs/deep/in/the/done/job.json", "w") as f:
+            json.dump({"jobs": ["20"], **record}, f)
+        with open("queue", "w") as f:
+            f.write("20|PENDING|2026-01-31T12:34:56|BeginTime\n")
+        table = shoal("status").stdout
+        assert f"\ndeep/in/the/done: job 20 {words}" in table and states()["deep/in/the/done"]["state"] == "done", table
     os.remove("bin/sinfo")
     child.send_signal(signal.SIGCONT)
     # squeue fails, then hangs with a child: as if it were not there, and that is told.

@@ -164,7 +164,8 @@ void shoal_doctor_judge_links(const shoal_links *l, const shoal_topo *t, double 
   for (int node = 0; node < l->n; node++) {
     const shoal_verdict v = shoal_doctor_judge_speed((double)l->best[node], median, l->load[node]);
     if (v == SHOAL_WELL) continue;
-    shoal_find(f, "links", v, node, "no more than %.4g MB/s to or from any other node, where others have %.4g: %s",
+    shoal_find(f, "links", v, node,
+               "no more than %.4g MB/s in both directions with any other node, where others have %.4g: %s",
                (double)l->best[node] * 1e-6, median * 1e-6,
                v == SHOAL_FAULT ? "its link, cable or port is slow" : shoal_doctor_busy);
     odd = true;

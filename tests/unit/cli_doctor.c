@@ -76,12 +76,12 @@ static void slow_links(void)
 {
   int64_t mb[] = { 24000000, 25000000, 2500000, 23000000 };
   const char *text = links(4, mb, 0, false);
-  CHECK_HAS(text, "FAULT 2 no more than 2.5 MB/s to or from any other node, where others have 24");
+  CHECK_HAS(text, "FAULT 2 no more than 2.5 MB/s in both directions with any other node, where others have 24");
   CHECK_LACKS(text, "FAULT 0");
   CHECK_LACKS(text, "ok");
   mb[2] = 6000000; /* with more to do than its cores can */
   CHECK_STR(links(4, mb, 0, false),
-            "note 2 no more than 6 MB/s to or from any other node, where others have 24: it has "
+            "note 2 no more than 6 MB/s in both directions with any other node, where others have 24: it has "
             "more to do than its cores can, so measure again when it is idle\n");
   mb[1] = 6000000;
   CHECK_HAS(links(4, mb, 0, false), "FAULT 1 no more than 6 MB/s", "its cores can do that");

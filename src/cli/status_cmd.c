@@ -279,21 +279,46 @@ static const char *last_words(const shoal_run_facts *r, const standing *s)
   return r->silent ? "nothing is heard of it" : "killed without a word";
 }
 
-/* A job that is over, of a run that has not begun.  Slurm writes no log where the nodes do not see its folder. */
+/* The log of the job that counts; NULL: its name is not known.  Caller frees. */
+static char *log_of(const shoal_run_facts *r, const standing *s)
+{
+  char *log = r->log && s->job ? shoal_job_log(r->log, s->job) : NULL;
+  if (!log || !strchr(log, '%')) return log;
+  free(log);
+  return NULL;
+}
+
+/* A job that is over, of a run that has not begun. */
 static void add_gone(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
-  char *log = r->log && s->job ? shoal_job_log(r->log, s->job) : NULL, word[SHOAL_WORD];
+  char *log = log_of(r, s);
   shoal_str_add(out, "job %s has ended, and the run has not begun: ", s->job ? s->job : "-");
-  if (!log || strchr(log, '%'))
-    shoal_str_add(out, "see the job's log, if it has one");
-  else if (shoal_path_exists(log))
-    shoal_str_add(out, "see %s", log);
+  if (log)
+    shoal_str_add(out, "%s %s", shoal_path_exists(log) ? "see" : "there is no log", log);
   else
-    shoal_str_add(out,
-                  "there is no log %s: either it was taken back before it began, or its node does not see that folder, "
-                  "which must be on a file system that all nodes share (srun -N1 ls -d %s)",
-                  log, shoal_shell_word(r->dir, word));
+    shoal_str_add(out, "see the job's log, if it has one");
   free(log);
+}
+
+/* Slurm writes no log where the nodes do not see its folder.  Said once for all such runs. */
+static void add_no_logs(const shoal_runs *runs, const shoal_queue *q, shoal_str *out)
+{
+  char shown[4096], word[SHOAL_WORD];
+  bool none = false;
+  for (size_t i = 0; i < runs->n && !none; i++) {
+    standing s = judge(&runs->at[i], q);
+    char *log = strcmp(s.state, "gone") == 0 ? log_of(&runs->at[i], &s) : NULL;
+    none = log && !shoal_path_exists(log);
+    free(log);
+    if (!none) continue;
+    shoal_str line = { 0 };
+    shoal_str_add(&line,
+                  "A job leaves no log if it was taken back before it began, or if its node does not see that folder, "
+                  "which must be on a file system that all nodes share (srun -N1 ls -d %s)",
+                  shoal_shell_word(runs->at[i].dir, word));
+    shoal_str_add(out, "%s\n", shoal_show(line.text, shown, sizeof shown));
+    shoal_str_free(&line);
+  }
 }
 
 /* Whether the jobs that were submitted last would train, though the run is done. */
@@ -370,6 +395,7 @@ static void print_table(const shoal_runs *runs, const shoal_queue *q)
     add_line(&runs->at[i], &s, width, &out);
     add_reason(&runs->at[i], &s, &reasons);
   }
+  add_no_logs(runs, q, &reasons);
   fputs(out.text, stdout);
   if (q->why) {
     char shown[4096];

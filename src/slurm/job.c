@@ -90,15 +90,20 @@ static void add_number(shoal_str *out, const char *name, int n)
   if (n > 0) shoal_str_add(out, "#SBATCH --%s=%d\n", name, n);
 }
 
-/* "1-4,7" and how many at a time */
-static void add_array(const shoal_job *j, shoal_str *out)
+/* "1-4,7" */
+static void add_indices(const shoal_job *j, shoal_str *out)
 {
-  shoal_str_add(out, "#SBATCH --array=");
   for (size_t i = 0, last; i < j->n_elements; i = last + 1) {
     for (last = i; last + 1 < j->n_elements && j->elements[last + 1].index == j->elements[last].index + 1;) last++;
     shoal_str_add(out, i ? ",%d" : "%d", j->elements[i].index);
     if (last > i) shoal_str_add(out, "-%d", j->elements[last].index);
   }
+}
+
+static void add_array(const shoal_job *j, shoal_str *out)
+{
+  shoal_str_add(out, "#SBATCH --array=");
+  add_indices(j, out);
   if (j->at_once) shoal_str_add(out, "%%%d", j->at_once);
   shoal_str_add(out, "\n");
 }
@@ -138,7 +143,9 @@ static void add_elements(const shoal_job *j, shoal_str *out)
     add_words(&j->elements[i].words, out);
     shoal_str_add(out, " \"$@\" ;;\n");
   }
-  shoal_str_add(out, "*) echo \"there is no element $SLURM_ARRAY_TASK_ID\" >&2; exit 2 ;;\nesac\n"
+  shoal_str_add(out, "*) echo \"there is no element $SLURM_ARRAY_TASK_ID: this array has ");
+  add_indices(j, out);
+  shoal_str_add(out, "\" >&2; exit 2 ;;\nesac\n"
                      "export SHOAL_RUN_ARRAY=named # their names differ without the element's number\n\n");
 }
 

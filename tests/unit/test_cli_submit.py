@@ -224,7 +224,7 @@ def test_array(work):
     r = shoal("launch", "runs/blobs", code=2)
     assert "runs/blobs is the folder of a run: its run file is runs/blobs/run.yaml" in r.stderr, said(r)
     r = run(["bash", "runs/blobs-array/job.sbatch"], base={**PLAIN_ENV, **job, "SLURM_ARRAY_TASK_ID": "7"}, code=2)
-    assert "there is no element 7" in r.stderr
+    assert "there is no element 7: this array has 1-6\n" in r.stderr
     rows = {w[0]: w[1:] for w in (line.split() for line in shoal("status").stdout.split("\n\n")[0].splitlines()[1:])}
     assert rows["blobs"][0] == "done" and rows[".." + "blobs-array/local-sgd-seed3"[-16:]][0] == "done", rows
     assert sorted(v[-1] for v in rows.values() if v[0] == "submitted") == [f"101_{i}" for i in (1, 2, 3, 4, 6)]
@@ -495,7 +495,14 @@ def test_states(work):
     with open("runs/set/job.json", "w") as f:
         json.dump({"jobs": ["19"], "log": f"{os.getcwd()}/runs/set/job-%A_%a.log", "elements": [{"index": 1, "run": "a"}, {"index": 2, "run": "b"}]}, f)
     gone = f"set/a: job 19_1 has ended, and the run has not begun: {{}} {os.getcwd()}/runs/set/job-19_1.log"
-    assert f"{gone.format('there is no log')}: either it was taken back before it began, or its node does not see that folder" in shoal("status").stdout
+    assert f"{gone.format('there is no log')}\n" in shoal("status").stdout
+    with open("runs/set/job.json", "w") as f:  # once for all of them
+        json.dump({"jobs": ["19"], "log": "none/job-%A_%a.log", "elements": [{"index": i, "run": f"g{i}"} for i in (1, 2)]}, f)
+    table = shoal("status", "runs/set").stdout
+    assert all(f"\ng{i}: job 19_{i} has ended, and the run has not begun: there is no log none/job-19_{i}.log\n" in table for i in (1, 2)), table
+    assert table.count("A job leaves no log if it was taken back before it began") == 1 and table.endswith("(srun -N1 ls -d runs/set/g1)\n"), table
+    with open("runs/set/job.json", "w") as f:
+        json.dump({"jobs": ["19"], "log": f"{os.getcwd()}/runs/set/job-%A_%a.log", "elements": [{"index": 1, "run": "a"}]}, f)
     open("runs/set/job-19_1.log", "w").close()
     assert f"{gone.format('see')}\n" in shoal("status").stdout
     assert "new: job 18 has ended" not in shoal("status").stdout and "new: job 17 has ended, and the run has not begun: see the job's log, if it" in shoal("status").stdout

@@ -298,7 +298,7 @@ static shoal_status submit_study(const request *q, const shoal_study *s)
   shoal_queue queue;
   shoal_str table = { 0 };
   shoal_queue_read(&queue);
-  shoal_status st = shoal_path_exists(s->dir) ? shoal_runs_find(s->dir, &known) : SHOAL_OK;
+  shoal_status st = shoal_path_exists(s->dir) ? shoal_runs_find((const char *[]){ s->dir }, 1, &known) : SHOAL_OK;
   if (st == SHOAL_OK) st = check_queue(s, &known, &queue);
   for (size_t i = 0; i < q->study.n_ranks && st == SHOAL_OK; i++)
     st = submit_ranks(q, s, q->study.ranks[i], &known, &queue);

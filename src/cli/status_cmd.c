@@ -21,8 +21,8 @@ static const shoal_flag flags[] = {
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 const shoal_verb_help shoal_status_help = {
-  "shoal status [FOLDER] [--json]",
-  "All runs in FOLDER (default: runs) and in the folders in it: state, step, share that is done, loss of the last "
+  "shoal status [FOLDER ...] [--json]",
+  "All runs in each FOLDER (default: runs) and in the folders in it: state, step, share that is done, loss of the last "
   "step, the\n"
   "number of its attempt, job, and when the job starts next, or what it waits for. A run that was killed without a "
   "word is dead: its process "
@@ -40,8 +40,8 @@ const shoal_verb_help shoal_status_help = {
   "with --json), and jobs in the queue stay submitted.",
   flags,
   0,
-  1,
-  "  shoal status\n  shoal status runs/digits-array --json\n",
+  -1,
+  "  shoal status\n  shoal status runs/digits runs/glyphs\n  shoal status runs/digits-array --json\n",
 };
 
 /* ---- a run and its job ---- */
@@ -456,18 +456,18 @@ static bool any_job(const shoal_runs *runs)
   return any;
 }
 
-static shoal_status show(const char *folder, bool json)
+static shoal_status show(const char *const *folders, size_t n, bool json)
 {
   shoal_runs runs;
   shoal_queue q = { .asked = false };
-  shoal_status st = shoal_runs_find(folder, &runs);
+  shoal_status st = shoal_runs_find(folders, n, &runs);
   if (st == SHOAL_OK && any_job(&runs)) shoal_queue_read(&q);
   if (st == SHOAL_OK && json)
     print_json(&runs, &q);
   else if (st == SHOAL_OK && runs.n)
     print_table(&runs, &q);
   else if (st == SHOAL_OK)
-    printf("no run in %s\n", folder);
+    for (size_t i = 0; i < n; i++) printf("no run in %s\n", folders[i]);
   shoal_queue_free(&q);
   shoal_runs_free(&runs);
   return st;
@@ -481,7 +481,8 @@ shoal_status shoal_cmd_status(int argc, char **argv)
   SHOAL_TRY(shoal_args_parse(&shoal_status_help, argc, argv, &helped, &a));
   if (helped) return SHOAL_OK;
   size_t n = shoal_args_words(a, &words);
-  shoal_status st = show(n ? words[0] : "runs", shoal_json_wanted(a));
+  static const char *const usual[] = { "runs" };
+  shoal_status st = show(n ? words : usual, SHOAL_MAX(n, SHOAL_COUNT(usual)), shoal_json_wanted(a));
   shoal_args_destroy(a);
   return st;
 }

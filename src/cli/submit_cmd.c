@@ -328,7 +328,7 @@ static shoal_status look_at_runs(const submission *s)
   shoal_queue queue = { .asked = false };
   bool any = false;
   if (!shoal_path_exists(s->dir)) return SHOAL_OK;
-  shoal_status st = shoal_runs_find(s->dir, &known);
+  shoal_status st = shoal_runs_find((const char *[]){ s->dir }, 1, &known);
   if (st == SHOAL_OK) st = refuse_finished(s, &known);
   for (size_t i = 0; i < known.n; i++) any |= known.at[i].jobs.n > 0 && shoal_texts_have(&s->folders, known.at[i].dir);
   if (st == SHOAL_OK && any) shoal_queue_read(&queue);

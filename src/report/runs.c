@@ -284,13 +284,25 @@ static shoal_status visit(shoal_runs *runs, const char *dir, const char *prefix,
   return st;
 }
 
-shoal_status shoal_runs_find(const char *folder, shoal_runs *out)
+/* One of several folders, whose name, without a slash at its end, those of its runs begin with. */
+static shoal_status visit_named(shoal_runs *runs, const char *folder)
+{
+  size_t n = strlen(folder);
+  while (n > 1 && folder[n - 1] == '/') n--;
+  char *name = shoal_strdup_printf("%.*s", (int)n, folder);
+  shoal_status st = visit(runs, name, name, 0);
+  free(name);
+  return st;
+}
+
+shoal_status shoal_runs_find(const char *const *folders, size_t n, shoal_runs *out)
 {
   struct stat s;
   *out = (shoal_runs){ .n = 0 };
-  SHOAL_CHECK(stat(folder, &s) == 0 && S_ISDIR(s.st_mode), SHOAL_ERR_USAGE,
-              "there is no folder %s: give one that holds runs, or the folder of a run", folder);
-  SHOAL_TRY(visit(out, folder, "", 0));
+  for (size_t i = 0; i < n; i++)
+    SHOAL_CHECK(stat(folders[i], &s) == 0 && S_ISDIR(s.st_mode), SHOAL_ERR_USAGE,
+                "there is no folder %s: give one that holds runs, or the folder of a run", folders[i]);
+  for (size_t i = 0; i < n; i++) SHOAL_TRY(n > 1 ? visit_named(out, folders[i]) : visit(out, folders[i], "", 0));
   if (out->n) qsort(out->at, out->n, sizeof *out->at, by_name);
   return SHOAL_OK;
 }

@@ -23,7 +23,7 @@ typedef enum {
 } shoal_life;
 
 typedef struct {
-  char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run */
+  char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run; of several with that folder */
   shoal_life life;
   bool cut;     /* stopped, its checkpoint was written, and it was killed before it ended: `reason` says so */
   bool silent;  /* dead only because nothing was heard: its host cannot be asked from here */
@@ -47,9 +47,9 @@ typedef struct {
   size_t n, cap;
 } shoal_runs;
 
-/** Looks for runs in `folder` and the folders in it, at most four deep, and not inside of run folders.  ERR_USAGE if there is no such
- *  folder; what cannot be read is left out. */
-shoal_status shoal_runs_find(const char *folder, shoal_runs *out);
+/** Looks for runs in `n` folders and the folders in them, at most four deep, and not inside of run folders.  ERR_USAGE if there is no
+ *  such folder; what cannot be read is left out. */
+shoal_status shoal_runs_find(const char *const *folders, size_t n, shoal_runs *out);
 void shoal_runs_free(shoal_runs *r);
 
 /** Whether a run is done and has so many epochs, or steps (0: no limit), so that a job of it would end at once. */

@@ -511,6 +511,12 @@ def test_states(work):
     assert states()["alive"]["state"] == "dead"
     os.mkdir("empty")
     assert shoal("status", "empty").stdout == "no run in empty\n"
+    assert shoal("status", "empty", "empty/").stdout == "no run in empty\nno run in empty/\n"
+    both = json.loads(shoal("status", "runs/deep/", "runs/wrong", "--json").stdout)["runs"]
+    assert [r["run"] for r in both] == ["runs/deep/in/the/done", "runs/wrong"]
+    table = shoal("status", "runs/deep/", "runs/wrong", COLUMNS="120").stdout
+    assert re.search(r"^runs/deep/in/the/done +done ", table, re.M) and re.search(r"^runs/wrong +failed ", table, re.M), table
+    assert "there is no folder nothing" in shoal("status", "runs", "nothing", code=2).stderr
     assert "there is no folder nothing" in shoal("status", "nothing", code=2).stderr
     # What is no status is no run, and ends nothing.
     for i, text in enumerate(("", "{", "[]", '{"state": 7, "step": "x", "progress": [], "process": 3, "job": 5}')):

@@ -1,4 +1,5 @@
 /* shoal status: a line for each run below a folder. */
+#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -143,7 +144,11 @@ static void add_never(const shoal_run_facts *r, const shoal_queued *q, shoal_str
     } else {
       shoal_str_add(out, "as the one that it was to follow failed");
     }
-    shoal_str_add(out, ": scancel %s, then %s%s", q->id, again, less);
+    shoal_str_add(out, ": scancel %s, then ", q->id);
+    if (is_size && !is_nodes && r->study_ranks)
+      add_study_cure(r->study_ranks, 0, out);
+    else
+      shoal_str_add(out, "%s%s", again, less);
   }
   free(p.limit);
   free(again);
@@ -288,6 +293,47 @@ static char *log_of(const shoal_run_facts *r, const standing *s)
   return NULL;
 }
 
+/* The end of a file as text, NULL if it cannot be read; caller frees.  What is no text ends it. */
+static char *end_of(const char *path)
+{
+  enum { MOST = 1 << 16 };
+  uint64_t size;
+  int fd;
+  char *text = NULL;
+  shoal_error before;
+  shoal_error_take(&before);
+  if (shoal_path_exists(path) && shoal_open_file(path, &fd, &size) == SHOAL_OK) {
+    text = calloc(MOST + 1, 1);
+    if (text && pread(fd, text, MOST, size > MOST ? (off_t)(size - MOST) : 0) < 0) *text = '\0';
+    close(fd);
+  }
+  (void)shoal_error_put(&before);
+  return text;
+}
+
+/* That a node failed, as srun says it in the job's log, and nothing has begun since: "Node failure on n3"; NULL: no such word of it. */
+static char *node_failure(const shoal_run_facts *r, const standing *s)
+{
+  static const char words[] = "Node failure on ";
+  char *log = log_of(r, s), *text = log ? end_of(log) : NULL, *failure = NULL;
+  for (const char *at = text; at && (at = strstr(at, words)); at++) {
+    free(failure);
+    bool again = strstr(at, "Slurm has started it again"); /* attempt.c */
+    failure = again ? NULL : shoal_strdup_printf("%.*s", (int)strcspn(at, "\r\n"), at);
+  }
+  free(text);
+  free(log);
+  return failure;
+}
+
+static void add_dead(const shoal_run_facts *r, const standing *s, shoal_str *out)
+{
+  char since[32], *failure = node_failure(r, s);
+  shoal_str_add(out, "%s%s%s, last word %s ago", failure ? failure : "", failure ? ", as its job's log says: " : "",
+                last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
+  free(failure);
+}
+
 /* A job that is over, of a run that has not begun. */
 static void add_gone(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
@@ -340,7 +386,6 @@ static void add_aim(const shoal_run_facts *r, const char *job, shoal_str *out)
 /* Why it does not go on; "": nothing to say. */
 static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
-  char since[32];
   if (strcmp(s->state, "failed") == 0)
     shoal_str_add(out, "exit %d: %s", r->exit_code, r->reason);
   else if (strcmp(s->state, "stopped") == 0 && r->cut)
@@ -352,7 +397,7 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
   else if (strcmp(s->state, "suspended") == 0)
     shoal_str_add(out, "job %s is suspended: scontrol resume %s lets it go on", s->job, s->job);
   else if (last_words(r, s))
-    shoal_str_add(out, "%s, last word %s ago", last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
+    add_dead(r, s, out);
   else if (strcmp(s->state, "gone") == 0)
     add_gone(r, s, out);
   else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)

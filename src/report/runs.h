@@ -23,7 +23,7 @@ typedef enum {
 } shoal_life;
 
 typedef struct {
-  char *dir, *name; /* name: below the folder that was asked about; its own, if it is a run; of several with that folder */
+  char *dir, *name; /* name: below the folder that was asked about (of several: with it); its own, if it is a run */
   shoal_life life;
   bool cut;     /* stopped, its checkpoint was written, and it was killed before it ended: `reason` says so */
   bool silent;  /* dead only because nothing was heard: its host cannot be asked from here */

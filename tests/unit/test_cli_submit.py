@@ -332,11 +332,12 @@ def test_scale(work):
     with open("bin/sinfo", "w") as f:
         f.write("#!/bin/sh\necho '2|1-infinite|2:00:00|4'\n")
     os.chmod("bin/sinfo", 0o755)
+    no_such = "its partition does not have such nodes, or so many (sinfo -N -l shows what it has)"
     for nodes, cpus, why, cure in ((4, 8, "4 nodes, and partition debug gives a job at most 2", "a larger --per-node, such as 2"),
-                                   (1, 8, "8 CPUs of each node, and a node of partition debug has at most 4", "a smaller --per-node or -c")):
+                                   (2, 8, None, "a smaller --per-node or -c"), (1, 8, "8 CPUs of each node, and a node of partition debug has at most 4", "a smaller --per-node or -c")):
         with open("queue", "w") as f:
             f.write(f"102_1|PENDING|N/A|PartitionConfig|debug|{nodes}|1:00:00|{cpus}\n")
-        assert (f"sync-4: job 102_1 never starts, as it asks for {why}: scancel 102_1, then the same shoal scale with {cure}, or without 4 in --ranks\n"
+        assert (f"sync-4: job 102_1 never starts, as {f'it asks for {why}' if why else no_such}: scancel 102_1, then the same shoal scale with {cure}, or without 4 in --ranks\n"
                 in shoal("status", "runs/blobs-scale").stdout), shoal("status", "runs/blobs-scale").stdout
     os.remove("bin/sinfo")
     assert "--time is of a job: add --submit" in shoal("scale", "run.yaml", "--ranks", 1, "--time", "1h", code=2).stderr
@@ -423,6 +424,16 @@ def test_states(work):
     never = "job {0} never starts, as the one that it was to follow failed: scancel {0}, then submit it again\n"
     assert re.search(r"^new +stuck .* 17         never$", table, re.M) and "\nnew: " + never.format(17) in table, table
     assert asked["killed"]["state"] == "dead" and asked["killed"]["reason"] == "killed without a word" and asked["killed"]["exit_code"] is None
+    # A node that failed is told, unless the job was started again since.
+    with open("runs/killed/job.json", "w") as f:
+        json.dump({"jobs": ["13"], "log": "runs/killed/job-%j.log"}, f)
+    failed = "\nkilled: Node failure on n3, as its job's log says: killed without a word, last word "
+    for text, told in (("x\n" * 40000 + "srun: error: Node failure on n3\nmore\n", 1),
+                       ("Node failure on n3\njob 13, start 2: Slurm has started it again, as\n", 0), ("", 0)):
+        with open("runs/killed/job-13.log", "w") as f:
+            f.write(text)
+        table = shoal("status").stdout
+        assert table.count(failed) == told and table.count("\nkilled: killed without a word, last word ") == 1 - told, table
     with open("queue", "w") as f:
         f.write("17|PENDING|N/A|PartitionTimeLimit\n12|SUSPENDED|2026-01-31T10:00:00|None\n")
     child.send_signal(signal.SIGSTOP)

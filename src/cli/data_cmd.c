@@ -117,6 +117,9 @@ static const shoal_flag import_flags[] = {
   { "--missing", NULL, "drop|mean", SHOAL_FLAG_VALUE,
     "csv: leave out rows with an empty field or NA among the features, or fill these with the mean of their column in "
     "the training split; else an error" },
+  { "--shape", NULL, "C,H,W", SHOAL_FLAG_VALUE,
+    "csv, npy: rows are the pixels of images of that many channels, rows and columns, channel after channel, as "
+    "1,28,28; else they are features" },
   { "--vocab", NULL, "FILE", SHOAL_FLAG_VALUE,
     "text: vocab.json of a byte-pair encoding as GPT-2 has it, with --merges; else tokens are bytes" },
   { "--merges", NULL, "FILE", SHOAL_FLAG_VALUE, "text: merges.txt of that encoding" },
@@ -143,6 +146,7 @@ static const shoal_verb_help import_help = {
   "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
   "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n"
   "  shoal data import csv houses.csv --target price -o houses.h5\n"
+  "  shoal data import csv digits.csv --shape 1,28,28 -o digits.h5\n"
   "  shoal data import csv new.csv --like runs/flowers -o new.h5\n",
   shoal_data_import_kind,
 };
@@ -168,6 +172,7 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .decimal = shoal_args_value(a, "--decimal"),
                                  .thousands = shoal_args_value(a, "--thousands"),
                                  .missing = shoal_args_value(a, "--missing"),
+                                 .shape = shoal_args_value(a, "--shape"),
                                  .vocab = shoal_args_value(a, "--vocab"),
                                  .merges = shoal_args_value(a, "--merges"),
                                  .tokenizer = shoal_args_value(a, "--tokenizer") };

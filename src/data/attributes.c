@@ -268,7 +268,7 @@ static void read_target_names(shoal_dataset *d)
 /* Of our own files: elsewhere the attribute has many forms, and nothing depends on it. */
 static void read_feature_names(shoal_dataset *d)
 {
-  if (!d->ours || d->info.kind != SHOAL_DATA_FEATURES) return;
+  if (!d->ours || d->info.kind == SHOAL_DATA_TEXT) return;
   d->feature_names = get_text(d, "feature_names");
   const size_t n = d->feature_names ? count_lines(d->feature_names) : d->elements;
   if (n == d->elements) return;

@@ -22,19 +22,27 @@ static shoal_status get_names(shoal_h5 file, const char *attribute, shoal_texts 
 }
 
 /* Checkpoints say the shape of a sample, data sets have samples. */
-static shoal_status count_features(shoal_h5 file, shoal_csv_like *l)
+static shoal_status find_shape(shoal_h5 file, int ndim, shoal_csv_like *l)
 {
   static const char *const arrays[] = { "train/x", "test/x" };
-  int64_t n = 0;
-  if (shoal_h5_attribute_length(file, "sample") == 1) SHOAL_TRY(shoal_h5_get_i64s(file, "sample", 1, &n));
-  for (size_t i = 0; i < SHOAL_COUNT(arrays) && n == 0; i++) {
+  shoal_shape *s = &l->sample;
+  if (shoal_h5_attribute_length(file, "sample") == (size_t)ndim) {
+    s->ndim = ndim;
+    SHOAL_TRY(shoal_h5_get_i64s(file, "sample", (size_t)ndim, s->dim));
+  }
+  for (size_t i = 0; i < SHOAL_COUNT(arrays) && !s->ndim; i++) {
     shoal_h5_facts f;
     if (!shoal_h5_is_data_set(file, arrays[i])) continue;
     SHOAL_TRY(shoal_h5_look(file, arrays[i], &f));
-    if (f.ndim == 2 && f.dims[1] <= INT32_MAX) n = (int64_t)f.dims[1];
+    if (f.ndim != ndim + 1) continue;
+    s->ndim = ndim;
+    for (int k = 0; k < ndim; k++) s->dim[k] = (int64_t)SHOAL_MIN(f.dims[k + 1], UINT64_C(1) << 32);
   }
-  SHOAL_CHECK(n > 0 && n <= INT32_MAX, SHOAL_ERR_IO, "--like %s: it does not say how many features it has", l->path);
-  l->features = (size_t)n;
+  double features = s->ndim > 0;
+  for (int k = 0; k < s->ndim; k++) features *= (double)SHOAL_MAX(s->dim[k], INT64_C(0));
+  SHOAL_CHECK(features > 0 && features <= INT32_MAX, SHOAL_ERR_IO,
+              "--like %s: it does not say how many features it has", l->path);
+  l->features = (size_t)shoal_shape_count(s);
   return SHOAL_OK;
 }
 
@@ -62,10 +70,10 @@ static shoal_status read_file(shoal_h5 file, shoal_csv_like *l)
               "--like %s: it is no run, checkpoint, model exported as .h5, or data set made by `shoal data import csv`",
               l->path);
   SHOAL_TRY(shoal_h5_get_string(file, "kind", &kind));
-  const bool table = strcmp(kind, "features") == 0;
+  const bool row = strcmp(kind, "features") == 0, image = strcmp(kind, "images") == 0;
   free(kind);
-  SHOAL_CHECK(table, SHOAL_ERR_USAGE, "--like %s: it was not made of a table", l->path);
-  SHOAL_TRY(count_features(file, l));
+  SHOAL_CHECK(row || image, SHOAL_ERR_USAGE, "--like %s: it was not made of a table", l->path);
+  SHOAL_TRY(find_shape(file, image ? 3 : 1, l));
   SHOAL_TRY(get_names(file, "feature_names", &l->names));
   if (l->names.n != l->features) shoal_texts_free(&l->names);
   SHOAL_TRY(count_targets(file, l));
@@ -78,8 +86,8 @@ static shoal_status read_file(shoal_h5 file, shoal_csv_like *l)
   SHOAL_TRY(get_names(file, "class_names", &l->class_names));
   if (l->class_names.n != (size_t)l->classes) shoal_texts_free(&l->class_names);
   l->scales = shoal_h5_attribute_length(file, "mean");
-  SHOAL_CHECK(l->scales == l->features || l->scales == 1, SHOAL_ERR_IO, "--like %s: it has %zu means for %zu features",
-              l->path, l->scales, l->features);
+  const bool fits = image ? l->scales == (size_t)l->sample.dim[0] : l->scales == l->features || l->scales == 1;
+  SHOAL_CHECK(fits, SHOAL_ERR_IO, "--like %s: it has %zu means for %zu features", l->path, l->scales, l->features);
   SHOAL_TRY(SHOAL_ALLOC(l->scales, &l->mean));
   SHOAL_TRY(shoal_h5_get_f64s(file, "mean", l->scales, l->mean));
   for (size_t i = 0; i < l->scales; i++)

@@ -306,6 +306,8 @@ static shoal_status find_layout(shoal_csv_table *t, const char *text, size_t n)
 {
   const char signs[] = { '\0', '.', ',' };
   SHOAL_TRY(shoal_csv_layout_find(t->args, t->like, signs[t->proof.tells], t->args->sources[0], text, n, &t->layout));
+  t->sample = t->like ? t->like->sample : (shoal_shape){ 0 };
+  if (!t->like) SHOAL_TRY(shoal_import_sample_shape(t->args, t->layout.features, &t->sample));
   SHOAL_TRY(shoal_narrow_init(&t->narrow, t->layout.features));
   SHOAL_TRY(SHOAL_ALLOC(t->layout.features, &t->gaps.by_feature));
   return SHOAL_ALLOC(t->layout.features, &t->thousands);
@@ -477,7 +479,7 @@ static shoal_status fill_gaps(shoal_csv_table *t)
                 shoal_import_unlabelled(t->args) ? "--like RUN fills it with the mean that the model was trained with"
                 : features > 1                   ? "leave it out with --drop"
                                                  : "there is nothing to learn from");
-    const double mean = t->like ? t->like->mean[k < t->like->scales ? k : 0] : sum / n;
+    const double mean = t->like ? t->like->mean[k / (features / t->like->scales)] : sum / n;
     for (size_t i = 0; i < t->rows; i++)
       if (isnan(t->x[i * features + k])) t->x[i * features + k] = (float)mean;
   }

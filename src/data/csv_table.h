@@ -30,6 +30,7 @@ typedef struct {
   bool read_again;                /* the proof contradicts how the rows before it were read */
   char *thousands;                /* [features] the sign between groups of digits, or 0 */
   shoal_csv_layout layout;
+  shoal_shape sample; /* [features], or of pixels [c, h, w] */
   shoal_csv_classes classes;
   shoal_narrow narrow;
   float *x;       /* [rows, features] */

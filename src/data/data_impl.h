@@ -239,6 +239,8 @@ bool shoal_import_trains(const char *path);      /* its name has a word for trai
 bool shoal_import_names_split(const char *path); /* its name has a word for training, testing or validation */
 /** Whether the samples have no labels, --label none: they are to be predicted. */
 bool shoal_import_unlabelled(const shoal_import_args *a);
+/** Shape of a sample of so many numbers in a row: that of --shape, or [numbers].  ERR_ARG if it is not of as many. */
+shoal_status shoal_import_sample_shape(const shoal_import_args *a, size_t numbers, shoal_shape *out);
 /** The split of sample number `index` of an import: by `train_count` if given, else by its source. */
 shoal_split shoal_import_nth(const shoal_import_args *a, uint64_t index, bool test);
 /** How many of n consecutive samples form the training split: by train_count or test_share. */

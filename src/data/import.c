@@ -8,6 +8,7 @@
 #include "data/data_impl.h"
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ enum {
   MISSING = 512,
   LIKE = 1024,
   TARGET = 2048,
-  VOCABULARY = 4096
+  VOCABULARY = 4096,
+  SHAPE = 8192
 };
 
 static const struct {
@@ -45,8 +47,8 @@ static const struct {
     shoal_import_csv,
     { "*.csv", "*.csv.gz", "*.tsv", "*.tsv.gz" },
     TRAIN_COUNT | TEST_SHARE | SEED | LABEL | TARGET | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING |
-        LIKE },
-  { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET },
+        LIKE | SHAPE },
+  { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET | SHAPE },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY },
 };
@@ -83,6 +85,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--thousands", THOUSANDS, a->thousands != NULL },
     { "--missing", MISSING, a->missing != NULL },
     { "--like", LIKE, a->like != NULL },
+    { "--shape", SHAPE, a->shape != NULL },
     { "--vocab", VOCABULARY, a->vocab != NULL },
     { "--merges", VOCABULARY, a->merges != NULL },
     { "--tokenizer", VOCABULARY, a->tokenizer != NULL },
@@ -123,8 +126,41 @@ char shoal_import_thousands(const shoal_import_args *a)
   return bytes && !a->thousands[bytes] ? sign : '\0';
 }
 
+/* Three whole numbers from 1 between commas; channels as many as a data set may have. */
+static bool read_shape(const char *text, shoal_shape *out)
+{
+  *out = (shoal_shape){ .ndim = 3 };
+  for (int i = 0; i < 3; i++) {
+    char *end;
+    if (*text < '0' || *text > '9') return false;
+    errno = 0;
+    out->dim[i] = strtoll(text, &end, 10);
+    if (errno || out->dim[i] < 1 || out->dim[i] > (i ? INT16_MAX : SHOAL_DATA_CHANNELS)) return false;
+    if (*end != (i < 2 ? ',' : '\0')) return false;
+    text = end + 1;
+  }
+  return true;
+}
+
+shoal_status shoal_import_sample_shape(const shoal_import_args *a, size_t numbers, shoal_shape *out)
+{
+  *out = SHOAL_SHAPE((int64_t)numbers);
+  if (!a->shape) return SHOAL_OK;
+  SHOAL_CHECK(read_shape(a->shape, out), SHOAL_ERR_ARG,
+              "--shape is \"%s\": must be channels (1 to %d), height and width, as 1,28,28", a->shape,
+              SHOAL_DATA_CHANNELS);
+  const int64_t wanted = shoal_shape_count(out);
+  SHOAL_CHECK(wanted == (int64_t)numbers, SHOAL_ERR_ARG,
+              "--shape %s is %lld numbers, and samples of %s have %zu: give another shape%s", a->shape,
+              (long long)wanted, a->sources[0], numbers,
+              strcmp(a->kind, "csv") == 0 ? ", or name the columns that are no pixels with --label and --drop" : "");
+  return SHOAL_OK;
+}
+
 static shoal_status check_values(const shoal_import_args *a)
 {
+  SHOAL_CHECK(!a->shape || !a->like, SHOAL_ERR_USAGE,
+              "--shape does nothing beside --like, whose samples have a shape: leave it out");
   SHOAL_CHECK(
       !a->label || !a->n_target, SHOAL_ERR_USAGE,
       "--label is for a column of classes, --target for columns of numbers that are to be predicted: leave one out");

@@ -238,10 +238,28 @@ static void list_targets(const shoal_csv_layout *l, shoal_str *out)
     shoal_str_add(out, "%s%s", k ? "\n" : "", shoal_show(l->names[l->target[k]], name, sizeof name));
 }
 
+/* Whether all features are pixels of images: whole numbers from 0 to 255. */
+static bool are_pixels(const shoal_csv_table *t)
+{
+  const size_t n = t->rows * t->layout.features;
+  size_t i = 0;
+  if (t->sample.ndim != 3) return false;
+  while (i < n && t->x[i] >= 0 && t->x[i] <= UINT8_MAX && t->x[i] == (float)(int)t->x[i]) i++;
+  return i == n;
+}
+
+/* Makes bytes of all numbers, in their place: each is read before anything is written over it. */
+static uint8_t *pack_pixels(const shoal_csv_table *t)
+{
+  uint8_t *to = (uint8_t *)t->x;
+  for (size_t i = 0; i < t->rows * t->layout.features; i++) to[i] = (uint8_t)t->x[i];
+  return to;
+}
+
 static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
 {
   char source[256];
-  size_t features = t->layout.features;
+  const bool pixels = are_pixels(t);
   shoal_data_writer *w;
   shoal_import_source_text(t->args, source, sizeof source);
   const size_t targets = t->layout.targets;
@@ -251,18 +269,23 @@ static shoal_status write_table(const shoal_csv_table *t, const char *out_path)
     for (size_t k = 0; k < t->like->names.n; k++) shoal_str_add(&names, "%s%s", k ? "\n" : "", t->like->names.at[k]);
   else
     list_features(&t->layout, &names);
-  shoal_data_spec spec = {
-    SHOAL_DATA_FEATURES, SHOAL_SHAPE((int64_t)features),   4, source, .feature_names = names.text,
-    .targets = targets,  .target_names = target_names.text
-  };
+  shoal_data_spec spec = { t->sample.ndim == 3 ? SHOAL_DATA_IMAGES : SHOAL_DATA_FEATURES,
+                           t->sample,
+                           pixels ? 1 : 4,
+                           source,
+                           .feature_names = names.text,
+                           .targets = targets,
+                           .target_names = target_names.text };
   shoal_status st = shoal_data_expect(out_path, &spec, t->rows);
   if (st == SHOAL_OK) st = shoal_data_writer_create(out_path, &spec, &w);
   shoal_str_free(&names);
   shoal_str_free(&target_names);
   SHOAL_TRY(st);
+  const char *x = pixels ? (const char *)pack_pixels(t) : (const char *)t->x;
+  const size_t row = t->layout.features * (size_t)spec.x_bytes;
   for (size_t i = 0, n; i < t->rows && st == SHOAL_OK; i += n) { /* runs of rows of one split */
     for (n = 1; i + n < t->rows && t->test[i + n] == t->test[i];) n++;
-    st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, t->x + i * features,
+    st = shoal_data_writer_add(w, t->test[i] ? SHOAL_TEST : SHOAL_TRAIN, n, x + i * row,
                                targets ? (const void *)(t->target + i * targets) : t->y + i);
   }
   if (st == SHOAL_OK)

@@ -263,6 +263,19 @@ static bool few(uint64_t channels)
   return channels == 1 || channels == 3 || channels == 4;
 }
 
+/* Of a sample that is n numbers, `step` elements apart: features, or by --shape an image. */
+static shoal_status find_shape_of_row(import *p, uint64_t n, uint64_t step)
+{
+  const shoal_shape *s = &p->spec.sample;
+  SHOAL_TRY(shoal_import_sample_shape(p->args, (size_t)n, &p->spec.sample));
+  const bool image = s->ndim == 3;
+  p->spec.kind = image ? SHOAL_DATA_IMAGES : SHOAL_DATA_FEATURES;
+  p->stride[2] = step;
+  p->stride[1] = image ? step * (uint64_t)s->dim[2] : 0;
+  p->stride[0] = image ? p->stride[1] * (uint64_t)s->dim[1] : 0;
+  return SHOAL_OK;
+}
+
 /* Shape and strides of a sample; images may have their channels last. */
 static shoal_status find_shape(import *p)
 {
@@ -272,13 +285,12 @@ static shoal_status find_shape(import *p)
     SHOAL_CHECK(d[i] <= INT32_MAX, SHOAL_ERR_IO,
                 "%s: dimension %d of %s is %" PRIu64 ", at most %d is read: cut the samples into smaller ones", x->path,
                 i, x->name, d[i], INT32_MAX);
-  p->spec.kind = x->ndim < 3 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
   p->spec.x_bytes = x->size == 1 && x->kind != 'i' ? 1 : 4;
-  if (x->ndim < 3) {
-    p->spec.sample = SHOAL_SHAPE(x->ndim == 1 ? 1 : (int64_t)d[1]);
-    p->stride[2] = x->ndim == 1 ? 1 : t[1];
-    return SHOAL_OK;
-  }
+  if (x->ndim < 3) return find_shape_of_row(p, x->ndim == 1 ? 1 : d[1], x->ndim == 1 ? 1 : t[1]);
+  p->spec.kind = SHOAL_DATA_IMAGES;
+  SHOAL_CHECK(!p->args->shape, SHOAL_ERR_USAGE,
+              "--shape is for samples that are numbers in a row, and those of %s have %d dimensions: leave it out",
+              x->name, x->ndim - 1);
   bool last = x->ndim == 4 && few(d[3]) && !few(d[1]);
   int c = x->ndim == 3 ? 0 : last ? 3 : 1, h = x->ndim == 3 || last ? 1 : 2;
   p->spec.sample = SHOAL_SHAPE(x->ndim == 3 ? 1 : (int64_t)d[c], (int64_t)d[h], (int64_t)d[h + 1]);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "nn/model_impl.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,10 +166,38 @@ bool shoal_node_trains(const shoal_model *m, const shoal_node *n)
   return n->tied;
 }
 
+/* "1,28,28" of 784 numbers, "3,32,32" of 3072: square images, grey or in colour; else "C,H,W". */
+static void guess_shape(int64_t numbers, char *buf, size_t cap)
+{
+  snprintf(buf, cap, "C,H,W");
+  for (int channels = 1; channels <= 3; channels += 2) {
+    const long long side = llround(sqrt((double)numbers / channels));
+    if (channels * side * side == numbers) snprintf(buf, cap, "%d,%lld,%lld", channels, side, side);
+  }
+}
+
+shoal_status shoal_model_check_image(const char *what, const char *name, const shoal_shape *input)
+{
+  char shape[64];
+  if (input->ndim > 1) return SHOAL_OK;
+  guess_shape(input->dim[0], shape, sizeof shape);
+  return SHOAL_FAIL(
+      SHOAL_ERR_ARG,
+      "%s %s takes images [channels, h, w], and this data has %lld features in a row: if they are pixels, "
+      "import them as images, by shoal data import csv (or npy) with --shape %s; if not, take model mlp",
+      what, name, (long long)input->dim[0], shape);
+}
+
+static bool reads_images(shoal_op_kind kind)
+{
+  return kind == SHOAL_OP_CONV || kind == SHOAL_OP_MAXPOOL || kind == SHOAL_OP_AVGPOOL || kind == SHOAL_OP_GLOBALPOOL;
+}
+
 /* Infers the shapes of output and weights; n->out becomes the full output shape. */
 static shoal_status infer_node(const shoal_model *m, shoal_node *n, shoal_shape w[SHOAL_OP_WEIGHTS])
 {
   int64_t width = n->out.dim[0];
+  if (n->in[0] == -1 && reads_images(n->kind)) SHOAL_TRY(shoal_model_check_image("layer", n->name, &m->input));
   n->out = *shoal_value_shape(m, n->in[0]);
   shoal_op_desc d;
   shoal_node_desc(m, n, 1, &d);

@@ -131,6 +131,11 @@ shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
 /** Returns a node of one input with the usual defaults: kernel, stride and dilation 1, one group, no padding, no bias, eps 1e-5, momentum 0.1, slope 0.01, unit 0, no
  *  residual block.  Start from it: in a zeroed node `residual` would name block 0. */
 shoal_node shoal_node_make(shoal_op_kind kind, const char *name, int in);
+/** Refuses what reads images where samples are numbers in a row, and says how they become images.
+ *  @param what, name  who reads them: "model" and "resnet20", "layer" and "conv1"
+ *  @param input  shape of a sample, without the batch
+ *  @return ERR_ARG if it has one dimension */
+shoal_status shoal_model_check_image(const char *what, const char *name, const shoal_shape *input);
 /** Appends a node: infers shapes, creates its parameters, statistics and unit spaces (an ADD merges those of its
  *  inputs).  `n` gives kind, name, in, attributes, unit, residual and for LINEAR, EMBEDDING and CONV the width, for SLICE how many, in out.dim[0].  `init`
  *  is for the weight of LINEAR, CONV, EMBEDDING and PARAMETER (of a tied LINEAR there is none); their bias follows it when it is UNIFORM and is zero otherwise.  *id_out (or

@@ -108,6 +108,7 @@ static shoal_status end(builder *b, shoal_model **out)
 
 static shoal_status check_image(const char *name, const shoal_shape *input, int64_t least)
 {
+  SHOAL_TRY(shoal_model_check_image("model", name, input));
   SHOAL_CHECK(input->ndim == 3 && input->dim[1] >= least && input->dim[2] >= least, SHOAL_ERR_ARG,
               "model %s takes images [channels, h, w] of at least %lld x %lld; this data has %d dimensions%s", name,
               (long long)least, (long long)least, input->ndim, input->ndim == 3 ? " but smaller sides" : "");

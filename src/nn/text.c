@@ -205,6 +205,7 @@ static shoal_status agree(shoal_text *r, const shoal_shape *input, int64_t class
               r->input.ndim ? "how many classes it has" : "for which inputs it is",
               r->input.ndim ? "\"classes: 10\"" : "\"input: [3, 32, 32]\" and \"classes: 10\"");
   if (!input) return SHOAL_OK;
+  if (r->input.ndim == 3) SHOAL_TRY(shoal_model_check_image("model", r->name, input));
   SHOAL_CHECK(
       !r->input.ndim || shoal_shape_equal(&r->input, input), SHOAL_ERR_USAGE,
       "%s:%d: the network is for inputs %s, and samples of the data are %s; leave input out if other shapes will do",

@@ -253,6 +253,31 @@ def test_network_tied(tmp_path, monkeypatch, method):
         assert_one_error(train(2, "local", *local, code=2), "layer lm_head has the table of layer wte as its weight", "set tied: false")
 
 
+def test_network_rows(work):
+    """Digits as rows of a table, as they stand: refused once by all ranks, trained and predicted with as images by what the message says."""
+    rng = np.random.default_rng(2)
+    y = np.arange(60) % 2
+    x = np.clip(np.where(y, 200, 60)[:, None] + rng.normal(0, 20, (60, 64)), 0, 255).astype(int)
+    for name, last in (("digits.csv", 60), ("new.csv", 20)):
+        head = ["label", *(f"pixel{k}" for k in range(64))]
+        with open(name, "w") as f:
+            f.writelines(",".join(map(str, row)) + "\n" for row in (head, *([c, *r] for c, r in zip(y[:last], x[:last].tolist()))))
+    with open("own.yaml", "w") as f:
+        f.write("layers:\n  - { op: conv, width: 4, kernel: 3, relu: true }\n  - { op: globalpool }\n  - { op: linear, width: classes }\n")
+    run = sets(data__file="d.h5", model__file="own.yaml", data__global_batch=12, optim__lr=0.1, optim__momentum=0.9, run__epochs=10)
+    shoal("data", "import", "csv", "digits.csv", "-o", "d.h5")
+    r = train(2, "r", *run, code=2)
+    assert_one_error(r, "layer conv1 takes images [channels, h, w], and this data has 64 features in a row")
+    shape = re.search(r"by shoal data import csv \(or npy\) with (--shape) (\S+);", r.stderr).groups()
+    assert shape == ("--shape", "1,8,8")
+    shoal("data", "import", "csv", "digits.csv", *shape, "-o", "d.h5")
+    train(2, "r", *run)
+    assert float(metrics("r")[-1]["test_acc"]) == 1
+    shoal("data", "import", "csv", "new.csv", "--like", "runs/r", "-o", "new.h5")
+    told = json.loads(shoal("predict", "runs/r", "new.h5", "--json").stdout)
+    assert (told["samples"], told["accuracy"]) == (20, 1)
+
+
 def test_network_refused(glyphs):
     glyphs(80, 40)
     with open("net.yaml", "w") as f:

@@ -250,6 +250,75 @@ def test_like(tmp_path):
     assert_one_error(load("a,b\n1,2\n", "--like", "m.onnx", code=7), "--like takes a run, a checkpoint, a model exported as .h5, or a data set")
 
 
+def image_rows(x, y, label=0):
+    """A table with the label as that column, as Kaggle's digits have it in front."""
+    names = [f"pixel{k}" for k in range(x.shape[1])]
+    rows = [[*r[:label], c, *r[label:]] for r, c in zip(x.tolist(), y)]
+    return "".join(",".join(map(str, r)) + "\n" for r in [[*names[:label], "label", *names[label:]], *rows])
+
+
+def test_shape():
+    """Rows become images of the table's pixels, bytes where they are whole numbers to 255, with means by channel; --like takes the shape."""
+    rng = np.random.default_rng(5)
+    y = np.arange(40) % 4
+    x = rng.integers(0, 256, (40, 36))
+    x[0, :2] = 0, 255
+    whole = ("--test-share", "0", "--shape", "3,4,3")
+    load(image_rows(x, y), *whole)
+    images, classes = made()
+    assert images.dtype == np.uint8 and np.array_equal(images, x.reshape(40, 3, 4, 3)) and np.array_equal(classes, y)
+    with h5py.File("t.h5") as f:
+        assert f.attrs["kind"] == b"images" and f.attrs["mean"] == pytest.approx(images.mean((0, 2, 3)))
+        means = f.attrs["mean"]
+    os.rename("t.h5", "base.h5")
+    new = x[:4, ::-1].astype(float)
+    lines = image_rows(new, y[:4]).splitlines()
+    lines[0] = ",".join(["label", *(f"pixel{k}" for k in reversed(range(36)))])  # columns the other way round, one value of the last pixel missing
+    lines[1] = re.sub(r",[^,]*", ",", lines[1], count=1)
+    load("\n".join(lines) + "\n", "--like", "base.h5", "--missing", "mean", name="n.csv")
+    images, classes = made()
+    expected = x[:4].astype("f4").reshape(4, 3, 4, 3)
+    expected[0, 2, 3, 2] = means[2]
+    assert images.dtype == np.float32 and np.array_equal(images, expected) and np.array_equal(classes, y[:4])
+    for value in (256, -1, 0.5):
+        other = x.astype(float)
+        other[3, 7] = value
+        load(image_rows(other, y), *whole)
+        assert made()[0].dtype == np.float32 and np.array_equal(made()[0], other.astype("f4").reshape(40, 3, 4, 3))
+    for shape, words in (("3,4,4", "--shape 3,4,4 is 48 numbers, and samples of t.csv have 36: give another shape, or name the columns"),
+                         ("36", '--shape is "36": must be channels (1 to 16), height and width, as 1,28,28'), ("17,1,1", '"17,1,1": must be'),
+                         ("3,4,3,1", "must be"), ("0,4,3", "must be"), ("3,4,x", "must be"), ("3, 4,3", "must be")):
+        assert_one_error(load(image_rows(x, y), "--shape", shape, code=2), words)
+    assert_one_error(load(image_rows(x, y), "--shape", "3,4,3", "--like", "base.h5", code=2), "--shape does nothing beside --like")
+    assert_one_error(run([program(), "data", "import", "idx", "x", "--shape", "3,4,3", "-o", "t.h5"], base=PLAIN_ENV, code=2),
+                     "--shape does nothing for idx, it is for csv, npy")
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_shape_of_arrays(order):
+    """The same of NumPy's arrays, whose own images have a shape."""
+    x = np.random.default_rng(6).integers(0, 256, (40, 36)).astype("u1")
+    command = [program(), "data", "import", "npy", "set.npz", "--test-share", "0", "-o", "t.h5", "--shape", "3,4,3"]
+    np.savez("set.npz", X=np.asarray(x, order=order), y=np.arange(40) % 4)
+    run(command, base=PLAIN_ENV)
+    images, classes = made()
+    assert images.dtype == np.uint8 and np.array_equal(images, x.reshape(40, 3, 4, 3)) and np.array_equal(classes, np.arange(40) % 4)
+    np.savez("set.npz", X=x.reshape(40, 3, 4, 3), y=np.arange(40) % 4)
+    assert_one_error(run(command, base=PLAIN_ENV, code=2), "--shape is for samples that are numbers in a row, and those of X have 3 dimensions")
+
+
+def test_rows_for_images():
+    """A network for images is not given rows: the refusal has the shape that they may have."""
+    with open("own.yaml", "w") as f:
+        f.write("layers:\n  - { op: conv, width: 2, kernel: 1 }\n  - { op: globalpool }\n  - { op: linear, width: classes }\n")
+    for numbers, shape, network, who in ((16, "1,4,4", ("model.name=resnet20",), "model resnet20"), (15, "C,H,W", ("model.name=vit",), "model vit"),
+                                         (48, "3,4,4", ("model.name=file", "model.file=own.yaml"), "own.yaml:2:5: layer conv1")):
+        load(image_rows(np.arange(40 * numbers).reshape(40, -1) % 7, np.arange(40) % 2))
+        r = run([program(), "train", *(a for s in (*network, "data.file=t.h5") for a in ("--set", s))], base=PLAIN_ENV, timeout=20, code=2)
+        assert_one_error(r, f"{who} takes images [channels, h, w], and this data has {numbers} features in a row: if they are pixels, import them as "
+                         f"images, by shoal data import csv (or npy) with --shape {shape}; if not, take model mlp")
+
+
 def test_parts_without_rows():
     """As writers of parts leave them: empty, or the header alone, wherever they stand."""
     os.mkdir("parts")

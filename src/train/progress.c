@@ -117,6 +117,36 @@ static void tell_of_threads(const shoal_session *s)
                text, threads, threads == 1 ? "" : "s", asked);
 }
 
+/* "of (price - 296386) / 63203.9; times 3.99473e+09 they are mean squared errors of price": what losses of targets are, which are
+ * in another scale than rmse and mae.  Several targets have no common factor.  The caller frees. */
+static char *describe_losses(const shoal_session *s)
+{
+  enum { SHOWN = 6 };
+  const shoal_data_targets *t = shoal_dataset_targets(s->data.set);
+  const bool squared = s->run.model->loss == SHOAL_LOSS_MSE;
+  const char *error = squared ? "mean squared errors" : "mean absolute errors";
+  char name[80];
+  shoal_targets_name(t, 0, name, sizeof name);
+  if (t->n == 1)
+    return shoal_strdup_printf("of (%s %c %.6g) / %.6g; times %.6g they are %s of %s", name, t->mean[0] < 0 ? '+' : '-',
+                               fabs(t->mean[0]), t->std[0], squared ? t->std[0] * t->std[0] : t->std[0], error, name);
+  shoal_str text = { 0 };
+  shoal_str_add(&text, "%s over %zu targets, each as (y - mean) / deviation; deviations:", error, t->n);
+  for (size_t k = 0; k < SHOAL_MIN(t->n, (size_t)SHOWN); k++)
+    shoal_str_add(&text, "%s %.6g of %s", k ? "," : "", t->std[k], shoal_targets_name(t, k, name, sizeof name));
+  if (t->n > SHOWN) shoal_str_add(&text, ", ...");
+  return text.text;
+}
+
+/* "losses are of ..." at the start, "  losses         of ..." in the result. */
+static void tell_losses(const shoal_session *s, const char *before)
+{
+  if (!shoal_session_has_targets(s)) return;
+  char *text = describe_losses(s);
+  shoal_info("%s%s", before, text);
+  free(text);
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -152,6 +182,7 @@ void shoal_session_report_start(const shoal_session *s)
                   : "");
   if (d->n[SHOAL_TEST] == 0)
     shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
+  tell_losses(s, "losses are ");
   warn_of_idle(s);
   warn_of_alone(s);
   shoal_session_warn_of_schedule(s);
@@ -609,6 +640,7 @@ void shoal_session_report_end(const shoal_session *s, shoal_status st)
   if (!isnan(s->record.test_loss))
     shoal_info("  test           loss %.4g%s%s", s->record.test_loss, format_scores(s, scores, sizeof scores),
                format_text_loss(s, text, sizeof text));
+  tell_losses(s, "  losses         ");
   if (isfinite(samples_per_second(s)))
     shoal_info("  speed          %.0f samples/s over all ranks", samples_per_second(s));
   if (!s->clock.trained)

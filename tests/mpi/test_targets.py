@@ -68,6 +68,8 @@ def test_targets_linear(work):
     squares = ((design @ best - y)**2).mean() / y.var()
     assert float(last["train_loss"]) == pytest.approx(squares, rel=1e-4)
     assert f"rmse {rmse:.6g}"[:10] in r.stdout and "accuracy" not in r.stdout
+    losses = f"of (price - {y.mean():.6g}) / {y.std():.6g}; times {y.var():.6g} they are mean squared errors of price\n"
+    assert f"losses are {losses}" in r.stdout and f"  losses         {losses}" in r.stdout
     told = status("r")["progress"]
     assert told["test_acc"] is None and [told[k] for k in ("test_rmse", "test_r2")] == pytest.approx([rmse, r2], rel=1e-4)
     assert f"rmse {told['test_rmse']:.4g}, R2" in shoal("watch", "runs/r", "--once").stdout
@@ -76,7 +78,9 @@ def test_targets_linear(work):
 def test_targets_predicted(work):
     """Two targets of different units: the CSV, the summary, the exports and docs/predict.py agree; a table without them has predictions."""
     data, _ = made("price", "rent")
-    train(1, "r", *sets(data__file="homes.h5", model__name="mlp", model__widths="[8]", data__batch=36, run__epochs=6, optim__lr=0.05), "-q")
+    said = train(1, "r", *sets(data__file="homes.h5", model__name="mlp", model__widths="[8]", data__batch=36, run__epochs=6, optim__lr=0.05)).stdout
+    of = "{:.6g} of price, {:.6g} of rent".format(*data["train"][1].std(0))
+    assert said.count(f"mean squared errors over 2 targets, each as (y - mean) / deviation; deviations: {of}\n") == 2
     shoal("predict", "runs/r", "homes.h5", "-o", "p.csv")
     with open("p.csv") as f:
         rows = list(csv.DictReader(f))
@@ -147,6 +151,10 @@ def test_targets_images(work):
                 "  - { op: globalpool }\n  - { op: linear, width: classes }\n")
     train(1, "r", *sets(data__file="bright.h5", model__file="cnn.yaml", data__batch=12, run__epochs=8, optim__lr=0.02, optim__momentum=0.9))
     assert float(metrics("r")[-1]["test_r2"]) > 0.9, metrics("r")
+    said = train(1, "mae", *sets(data__file="bright.h5", model__file="cnn.yaml", model__loss="mae", data__batch=48, run__epochs=1)).stdout
+    with h5py.File("bright.h5") as f:
+        y = f["train/targets"][:].astype("f8")
+    assert said.count(f"of (target - {y.mean():.6g}) / {y.std():.6g}; times {y.std():.6g} they are mean absolute errors of target\n") == 2
     shoal("predict", "runs/r", "bright.h5", "-o", "p.csv")
     with open("p.csv") as f:
         assert list(next(csv.DictReader(f))) == ["sample", "target", "predicted", "error"]

@@ -569,6 +569,24 @@ static const char *feature_text(const void *context, size_t feature, char *buf, 
   return buf;
 }
 
+/* A target that is the same in all training samples can teach nothing; `test` says which of the first arrays are for tests. */
+static shoal_status check_varied(const import *p, const uint8_t *test)
+{
+  const size_t width = p->spec.targets;
+  for (size_t k = 0; k < width; k++) {
+    double low = INFINITY, high = -INFINITY;
+    for (uint64_t i = 0; i < p->x[0]->dims[0]; i++) {
+      if (test && test[i]) continue;
+      low = fmin(low, p->targets[0][i * width + k]);
+      high = fmax(high, p->targets[0][i * width + k]);
+    }
+    SHOAL_CHECK(low < high, SHOAL_ERR_IO,
+                "%s: target %zu in %s is %.9g in all training samples: there is nothing to learn; leave it out",
+                p->y[0]->path, k, p->y[0]->name, low);
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status write_all(import *p, const char *out_path)
 {
   char source[256];
@@ -587,6 +605,7 @@ static shoal_status write_all(import *p, const char *out_path)
     SHOAL_TRY_GOTO(st, SHOAL_ALLOC(n, &test), done);
     SHOAL_TRY_GOTO(st, shoal_import_split(p->args, n, p->labels[0], test), done);
   }
+  SHOAL_TRY_GOTO(st, check_varied(p, test), done);
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &p->spec, p->x[0]->dims[0] + (p->x[1] ? p->x[1]->dims[0] : 0)), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &p->spec, &w), done);
   for (int s = 0; s < 2; s++)

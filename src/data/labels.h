@@ -63,6 +63,8 @@ bool shoal_labels_are_signs(const shoal_labels *l);
 shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
 /** Reads the labels and refuses or warns by the rules above; targets are refused if one is the same in all training samples. */
 shoal_status shoal_dataset_check_labels(shoal_dataset *d);
+/** Warns of such a target: samples that are only to be predicted may have one. */
+void shoal_dataset_warn_of_targets(const shoal_dataset *d);
 /** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */
 size_t shoal_labels_odd(const shoal_labels *l, shoal_str *out);
 /** Whether two labels are one but for a dot behind the other: ">50K" and ">50K.". */

@@ -136,14 +136,31 @@ void shoal_dataset_set_target_scale(shoal_dataset *d, const double *mean, const 
 
 /* ---- what is refused ---- */
 
+/* "price is 7 in all 216 training samples: there is nothing to learn", of the first such target; "" if there is none. */
+static const char *find_constant(const shoal_dataset *d, char *buf, size_t cap)
+{
+  const shoal_data_targets *t = &d->targets;
+  char name[80];
+  size_t k = 0;
+  buf[0] = '\0';
+  while (k < t->n && t->low[k] < t->high[k]) k++;
+  if (k < t->n && d->info.n[SHOAL_TRAIN])
+    snprintf(buf, cap, "%s is %.9g in all %" PRIu64 " training samples: there is nothing to learn",
+             shoal_targets_name(t, k, name, sizeof name), t->low[k], d->info.n[SHOAL_TRAIN]);
+  return buf;
+}
+
 shoal_status shoal_targets_check(const shoal_dataset *d)
 {
-  char name[80];
-  for (size_t k = 0; k < d->targets.n && d->info.n[SHOAL_TRAIN]; k++)
-    SHOAL_CHECK(d->targets.low[k] < d->targets.high[k], SHOAL_ERR_IO,
-                "%s: %s is %.9g in all %" PRIu64 " training samples: there is nothing to learn", d->path,
-                shoal_targets_name(&d->targets, k, name, sizeof name), d->targets.low[k], d->info.n[SHOAL_TRAIN]);
+  char text[192];
+  SHOAL_CHECK(!find_constant(d, text, sizeof text)[0], SHOAL_ERR_IO, "%s: %s", d->path, text);
   return SHOAL_OK;
+}
+
+void shoal_dataset_warn_of_targets(const shoal_dataset *d)
+{
+  char text[192];
+  if (find_constant(d, text, sizeof text)[0]) shoal_warn("%s: %s", d->path, text);
 }
 
 shoal_status shoal_targets_join(shoal_dataset *d)

@@ -119,6 +119,9 @@ shoal_status shoal_data_writer_create(const char *path, const shoal_data_spec *s
 {
   shoal_data_writer *w;
   SHOAL_TRY(shoal_expect_folder(path)); /* before anything is read */
+  SHOAL_CHECK(spec->targets <= SHOAL_DATA_SCALES, SHOAL_ERR_USAGE,
+              "%s would have %zu targets per sample, at most %d are read: make several data sets", path, spec->targets,
+              SHOAL_DATA_SCALES);
   SHOAL_TRY(SHOAL_ALLOC(1, &w));
   *w = (shoal_data_writer){ .path = shoal_strdup_printf("%s", path), .spec = *spec };
   w->source = shoal_strdup_printf("%s", spec->source);

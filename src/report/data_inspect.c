@@ -652,7 +652,7 @@ static shoal_status inspect_file(shoal_dataset *d, bool alone, shoal_json *j, FI
       print_table(&f, out);
     st = verdict(&f);
   }
-  if (st == SHOAL_OK && alone && f.info->targets) st = shoal_dataset_check_labels(d);
+  if (st == SHOAL_OK && alone) shoal_dataset_warn_of_targets(d);
   if (st == SHOAL_OK && alone && !f.info->targets) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   if (st == SHOAL_OK) warn_of_unlike(&f);
   if (st == SHOAL_OK) warn_of_shared(&f);
@@ -678,7 +678,7 @@ static shoal_status inspect_whole(shoal_dataset *d, shoal_json *j, FILE *out)
     put_whole(j, &f);
   else
     print_whole(&f, shoal_dataset_files(d), out);
-  if (f.info->targets && st == SHOAL_OK) st = shoal_dataset_check_labels(d);
+  shoal_dataset_warn_of_targets(d);
   if (!f.info->targets) shoal_labels_warn(f.labels, shoal_dataset_path(d));
   shoal_texts_free(&f.names);
   free(f.mean);

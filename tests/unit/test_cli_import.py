@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness import PLAIN_ENV, assert_one_error, program, random_source, run
-from importing import made
+from importing import made, put
 
 ROWS = "".join(f"{i}.5,{i % 7},{i % 2}\n" for i in range(40))
 STAMPS = "".join(f"{1700000001 + i},{i % 7},{i % 2}\n" for i in range(40))
@@ -863,3 +863,52 @@ def test_idx_sizes():
             f.write(struct.pack(f">4B{len(dims) - 1}I", 0, 0, 8, *dims) + bytes(1))
     r = run([program(), "data", "import", "idx", "images", "labels", "-o", "t.h5"], base=PLAIN_ENV, timeout=10, code=7)
     assert_one_error(r, "images says it has 256 MiB of an image, but can hold 21 B")
+
+
+def arrays(y):
+    """The file of arrays of 40 samples with these labels or targets."""
+    np.savez("set.npz", x=np.arange(80, dtype="f4").reshape(40, 2), y=y)
+    return "set.npz"
+
+
+def numbers_of(*values, dims=()):
+    """An IDX file of bytes."""
+    head = struct.pack(f">4B{1 + len(dims)}I", 0, 0, 8, 1 + len(dims), len(values), *dims)
+    return file_of(f"{len(dims)}-idx{1 + len(dims)}-ubyte", head + bytes(v for v in values for _ in range(int(np.prod(dims)))))
+
+
+def file_of(name, contents):
+    put(name, contents)
+    return name
+
+
+REFUSED_LATE = {  # what only the contents tell, of each importer
+    "csv-label": (lambda: ["csv", file_of("a.csv", (ROWS + "1,2,\n").encode())], "label"),
+    "csv-number": (lambda: ["csv", file_of("a.csv", (ROWS + "1e39,2,1\n").encode())], "1e39"),
+    "csv-target": (lambda: ["csv", file_of("a.csv", b"a,b,y\n1,2,7\n2,2,7\n3,2,7\n"), "--target", "y"], "nothing to learn"),
+    "npy-target": (lambda: ["npy", arrays(np.full(40, 7.5)), "--target", "y"], "target 0 in y is 7.5 in all training samples: there is nothing to learn"),
+    "npy-targets": (lambda: ["npy", arrays(np.stack([np.arange(40.0), np.zeros(40)], 1)), "--target", "y"], "target 1 in y is 0 in all training samples"),
+    "npy-label": (lambda: ["npy", arrays(np.arange(40) - 1)], "not in 0 to"),
+    "npy-stray": (lambda: ["npy", arrays(np.r_[np.arange(39) % 2, 70000])], "70000"),
+    "idx": (lambda: ["idx", numbers_of(1, 2, 3, dims=(4, 4)), numbers_of(1, 2)], "3 images"),
+    "cifar10": (lambda: ["cifar10", file_of("a.bin", b"\x07" + bytes(3072) + b"\x0b" + bytes(3072))], "label 11"),
+    "cifar10-count": (lambda: ["cifar10", file_of("a.bin", (b"\x07" + bytes(3072)) * 2), "--train-count", "3"], "2 images are there"),
+    "images": (lambda: ["images", file_of("set/a/1.png", b"\x89PNG\r\n\x1a\n cut")[:3]], "set/a/1.png"),
+    "text": (lambda: ["text", file_of("a.txt", b"words"), "--train-count", "6"], "5 bytes are there"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED_LATE)
+def test_refused_leaves_file(kind):
+    """An import that is refused leaves an older file as it was, in all bytes, and no file where there was none."""
+    make, words = REFUSED_LATE[kind]
+    command = [program(), "data", "import", *make(), "-o", "t.h5"]
+    before = sorted(os.listdir("."))
+    refused = 2 if "--train-count" in command else 7
+    assert words in run(command, base=PLAIN_ENV, timeout=30, code=refused).stderr
+    assert sorted(os.listdir(".")) == before
+    put("t.h5", b"an older file")
+    run(command, base=PLAIN_ENV, timeout=30, code=refused)
+    with open("t.h5", "rb") as f:
+        assert f.read() == b"an older file"
+    assert sorted(os.listdir(".")) == sorted([*before, "t.h5"])

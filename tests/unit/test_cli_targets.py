@@ -164,3 +164,13 @@ def test_numpy():
     assert_one_error(shoal("data", "import", "npy", "X.npy", "y.npy", "-o", "t.h5", "--target", "X", code=2), "--target X is no array of labels: that is y")
     np.save("y.npy", np.where(np.arange(30) == 7, np.nan, y[:, 0]))
     assert_one_error(shoal("data", "import", "npy", "X.npy", "y.npy", "-o", "t.h5", "--target", "y", code=7), "target 0 of sample 7 in y is nan")
+
+
+def test_like_one_row():
+    """A table to be predicted may have one row, with its target: it is imported, and told that nothing can be learnt from it."""
+    load(ROWS, "--target", "price", out="base.h5")
+    r = load("\n".join(ROWS.splitlines()[:2]) + "\n", "--like", "base.h5")
+    assert "t.h5: price is 100000.25 in all 1 training samples: there is nothing to learn" in r.stderr and r.stderr.count("\n") == 1
+    assert rows() == EXACT[:1]
+    load(HEAD + "1,2,7\n2,3,7\n", "--like", "base.h5")
+    assert rows() == [(1, 2, 7), (2, 3, 7)]

@@ -239,15 +239,22 @@ static void mix_with_black(const uint8_t *samples, size_t pixels, int channels, 
       *out++ = alpha ? (uint8_t)((samples[c] * samples[channels] + 127) / 255) : samples[c];
 }
 
+/* How many channels are decoded: colours that are to be grey are mixed later. */
+static int decoded_channels(const shoal_image *found, const shoal_image *as)
+{
+  return SHOAL_MAX(found->channels, as->channels);
+}
+
 /* May leave. */
 static bool read_png(png_reader *r, const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels)
 {
   read_png_head(r, f, found);
   if (!pixels) return true;
-  if (found->width != as->width || found->height != as->height || found->channels > as->channels) return false;
-  read_png_samples(r, as->channels == 3);
-  const bool alpha = png_get_channels(r->png, r->info) > as->channels;
-  mix_with_black(r->samples, (size_t)as->width * (size_t)as->height, as->channels, alpha, pixels);
+  if (found->width != as->width || found->height != as->height) return false;
+  const int channels = decoded_channels(found, as);
+  read_png_samples(r, channels == 3);
+  const bool alpha = png_get_channels(r->png, r->info) > channels;
+  mix_with_black(r->samples, (size_t)as->width * (size_t)as->height, channels, alpha, pixels);
   return true;
 }
 
@@ -309,15 +316,14 @@ static void convert_print(const uint8_t *from, size_t n, uint8_t *rgb)
     }
 }
 
-static void read_scanlines(struct jpeg_decompress_struct *j, const shoal_image *as, uint8_t *pixels)
+static void read_scanlines(struct jpeg_decompress_struct *j, int channels, uint8_t *pixels)
 {
   const bool print = j->num_components == 4;
   uint8_t inks[4 * MAX_SIDE];
-  j->out_color_space = print ? JCS_CMYK : as->channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+  j->out_color_space = print ? JCS_CMYK : channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
   jpeg_start_decompress(j);
   while (j->output_scanline < j->output_height) {
-    JSAMPROW row = pixels + (size_t)j->output_scanline * j->output_width * (size_t)as->channels,
-             line = print ? inks : row;
+    JSAMPROW row = pixels + (size_t)j->output_scanline * j->output_width * (size_t)channels, line = print ? inks : row;
     jpeg_read_scanlines(j, &line, 1);
     if (print) convert_print(inks, j->output_width, row);
   }
@@ -352,13 +358,19 @@ static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_imag
       found->orientation = find_orientation(m->data + 6, m->data_length - 6);
   turn_size(found);
   const bool same = !pixels || (found->width == as->width && found->height == as->height);
-  if (pixels && same) read_scanlines(&j, as, pixels);
+  if (pixels && same) read_scanlines(&j, decoded_channels(found, as), pixels);
   jpeg_destroy_decompress(&j);
   snprintf(odd, cap, "%s", e.odd);
   return same ? SHOAL_OK : damaged(f, "its size changed while it was read");
 }
 
 /* ---- both ---- */
+
+/* Grey of colours by the weights of ITU-R BT.601, as Pillow and libjpeg have them. */
+static uint8_t mix_grey(const uint8_t *rgb)
+{
+  return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + (1u << 15)) >> 16);
+}
 
 shoal_status shoal_image_look(const char *path, shoal_image *out)
 {
@@ -380,18 +392,20 @@ shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *
   file f;
   shoal_image found = { .orientation = 1 };
   uint8_t *pixels;
-  size_t plane = (size_t)as->width * (size_t)as->height, c_n = (size_t)as->channels, at = 0;
+  size_t plane = (size_t)as->width * (size_t)as->height, c_n = (size_t)as->channels, at = 0, have = c_n;
   odd[0] = '\0';
-  SHOAL_TRY(shoal_alloc(plane, c_n, "an image", (void **)&pixels));
+  SHOAL_TRY(shoal_alloc(plane, 3, "an image", (void **)&pixels));
   shoal_status st = open_file(path, &f);
   if (st == SHOAL_OK) {
     st = (is_png(f.bytes, f.n) ? decode_png : decode_jpeg)(&f, as, &found, pixels, odd, cap);
+    if (st == SHOAL_OK) have = (size_t)decoded_channels(&found, as);
     free(f.bytes);
   }
   for (int row = 0; st == SHOAL_OK && row < as->height; row++)
     for (int column = 0; column < as->width; column++, at++) {
       const size_t from = stored_pixel(found.orientation, row, column, as->width, as->height);
-      for (size_t c = 0; c < c_n; c++) planes[c * plane + at] = pixels[from * c_n + c];
+      for (size_t c = 0; c < c_n; c++)
+        planes[c * plane + at] = have > c_n ? mix_grey(pixels + 3 * from) : pixels[from * have + c];
     }
   free(pixels);
   return st;

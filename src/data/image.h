@@ -17,7 +17,8 @@ typedef struct {
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);
 /** Reads the pixels of a file of that size as planes [channels, height, width], turned as its Exif orientation says; grey
- *  becomes three equal planes if 3 are asked for, and the colours of print become RGB.  16 bits become 8 by v / 257, rounded,
+ *  becomes three equal planes if 3 are asked for, colours become grey (0.299 red + 0.587 green + 0.114 blue) if 1 is, and the colours of
+ *  print become RGB.  16 bits become 8 by v / 257, rounded,
  *  and alpha mixes with black, both in the values as they are: gamma and colour profiles are not applied.
  *  `odd` gets what a decoder noticed that does no harm to the pixels, or "".  ERR_IO if the file is damaged or cut short. */
 shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes, char *odd, size_t cap);

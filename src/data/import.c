@@ -49,7 +49,7 @@ static const struct {
     TRAIN_COUNT | TEST_SHARE | SEED | LABEL | TARGET | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING |
         LIKE | SHAPE },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET | SHAPE },
-  { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED },
+  { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED | LIKE },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY },
 };
 

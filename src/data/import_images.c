@@ -5,7 +5,8 @@
  *
  * All folders are looked through first.  The classes are then the names of those that hold an image for training, in sorted
  * order (by value if all are numbers), so that an empty folder leaves no gap between their numbers.  All images must have one
- * size; if one has colours, all get three channels.  Files that are neither PNG nor JPEG are counted and left out; hidden
+ * size; if one has colours, all get three channels.  With --like size, channels and classes are those of a model: classes that no folder
+ * has keep their numbers, and images in one folder that is no class have no labels.  Files that are neither PNG nor JPEG are counted and left out; hidden
  * files are ignored, and so is what a system or its file browser leaves behind (__MACOSX, Thumbs.db). */
 #include "base/alike.h"
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "data/data_impl.h"
 #include "data/image.h"
 #include "data/labels.h"
+#include "data/like.h"
 #include "data/python.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -43,7 +45,16 @@ typedef struct {
   bool hidden; /* all that it has are files that are ignored */
 } class_folder;
 
+/* What the images of a model are. */
 typedef struct {
+  const char *path;  /* NULL: there is no such model; borrowed */
+  int64_t sample[3]; /* channels, height, width */
+  int64_t classes;
+  shoal_texts names; /* none: classes are their numbers */
+} images_like;
+
+typedef struct {
+  images_like like;
   shoal_texts files; /* paths, in the order of the samples */
   int32_t *y;        /* [files.n] */
   uint8_t *test;
@@ -52,7 +63,7 @@ typedef struct {
   size_t n_folders;
   shoal_texts classes;
   shoal_image form;           /* of all images */
-  char *first;                /* the image whose size all must have; borrowed */
+  const char *first;          /* the image whose size all must have, or the path of what they shall be like; borrowed */
   const char *folder;         /* as given; borrowed */
   bool splits;                /* it has folders for splits, and these for classes */
   noted turned, printed, odd; /* by Exif; in the colours of print; with a warning of their decoder */
@@ -83,8 +94,34 @@ static void close_images(images *m)
   free(m->table);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
+  shoal_texts_free(&m->like.names);
   free(m->y);
   free(m->test);
+}
+
+/* ---- like what a model was trained on ---- */
+
+static shoal_status read_like(shoal_h5 file, const char *path, void *out)
+{
+  images_like *l = out;
+  size_t targets;
+  bool pictures = false;
+  SHOAL_TRY(shoal_like_images(file, path, "images", &pictures));
+  SHOAL_CHECK(pictures, SHOAL_ERR_USAGE, "--like %s: it was not made of images", path);
+  SHOAL_TRY(shoal_like_sample(file, path, 3, l->sample));
+  SHOAL_TRY(shoal_like_targets(file, path, &targets));
+  SHOAL_CHECK(
+      targets == 0, SHOAL_ERR_USAGE,
+      "--like %s: it has numbers that are to be predicted, and folders have classes: give arrays, by shoal data "
+      "import npy with --target",
+      path);
+  SHOAL_CHECK(
+      l->sample[0] == 1 || l->sample[0] == 3, SHOAL_ERR_USAGE,
+      "--like %s: its images have %lld channels, those of PNG and JPEG files have 1 or 3: give arrays, by shoal "
+      "data import npy",
+      path, (long long)l->sample[0]);
+  SHOAL_TRY(shoal_like_classes(file, path, &l->classes));
+  return shoal_like_names(file, "class_names", (size_t)l->classes, &l->names);
 }
 
 /* ---- folders ---- */
@@ -201,18 +238,18 @@ static shoal_status add_file(images *m, class_folder *f, const char *path)
   m->test[m->files.n] = f->test;
   SHOAL_TRY(shoal_texts_add(&m->files, path));
   f->images++;
-  if (m->files.n == 1) {
+  if (!m->first) {
     m->form = i;
     m->first = m->files.at[0];
   }
   SHOAL_CHECK(
       i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
-      "%s is %d x %d, but %s is %d x %d: all images must have one size; ImageMagick (package imagemagick) makes it, "
+      "%s is %d x %d, but %s %s %d x %d: all images must have one size; ImageMagick (package imagemagick) makes it, "
       "in place of the originals: mogrify "
       "-auto-orient -resize '%dx%d!' %s%s",
-      path, i.width, i.height, m->first, m->form.width, m->form.height, m->form.width, m->form.height,
-      shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
-  m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
+      path, i.width, i.height, m->first, m->like.path ? "has images of" : "is", m->form.width, m->form.height,
+      m->form.width, m->form.height, shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
+  if (!m->like.path) m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) note(&m->printed, m->files.at[m->files.n - 1]);
   note(i.channels == 1 ? &m->grey : &m->colour, m->files.at[m->files.n - 1]);
@@ -607,9 +644,38 @@ static shoal_status refuse_line_break(const char *name)
                     shoal_show(name, shown, sizeof shown));
 }
 
-/* The classes are the folders with images for training. */
+/* All classes of a model, or none if the images lie in one folder that is no class of it.  A folder whose name is almost that of a class
+ * is meant to be that. */
+static shoal_status take_classes(images *m)
+{
+  const images_like *l = &m->like;
+  const class_folder *only = m->folders;
+  size_t folders = 0;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    if (!m->folders[i].images) continue;
+    only = &m->folders[i];
+    folders++;
+  }
+  const char *name = shoal_path_base(only->path);
+  if (folders == 1 && shoal_like_class(&l->names, l->classes, name) < 0 &&
+      !shoal_nearest(name, (const char *const *)l->names.at, l->names.n)) {
+    shoal_info("%s is no class of %s: its images have no labels", only->path, l->path);
+    return shoal_texts_add(&m->classes, SHOAL_LABELS_NONE);
+  }
+  for (size_t k = 0; k < l->names.n; k++) SHOAL_TRY(shoal_texts_add(&m->classes, l->names.at[k]));
+  return SHOAL_OK;
+}
+
+/* Whether the images have no labels, so that there is no class to be found. */
+static bool is_unlabelled(const images *m)
+{
+  return m->like.path && m->classes.n == 1 && strcmp(m->classes.at[0], SHOAL_LABELS_NONE) == 0;
+}
+
+/* The classes are the folders with images for training, or those of a model. */
 static shoal_status name_classes(images *m)
 {
+  if (m->like.path) return take_classes(m);
   shoal_texts names = { 0 };
   shoal_status st = SHOAL_OK;
   for (size_t i = 0; st == SHOAL_OK && i < m->n_folders; i++)
@@ -676,16 +742,37 @@ static shoal_status refuse_untrained(const images *m, const class_folder *tested
       near ? "\"?" : "", tested->path);
 }
 
+/* A class that the model does not know, with the one that is mostly meant. */
+static shoal_status refuse_unknown(const images *m, const class_folder *f)
+{
+  const images_like *l = &m->like;
+  const char *near = shoal_nearest(shoal_path_base(f->path), (const char *const *)l->names.at, l->names.n);
+  char shown[48], meant[80] = "";
+  if (near) snprintf(meant, sizeof meant, " (did you mean \"%s\"?)", shoal_show(near, shown, sizeof shown));
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s has %zu images, but %s has no such class%s: rename the folder, or remove it; images without "
+                    "labels are all in one folder, of another name",
+                    f->path, f->images, l->path, meant);
+}
+
+/* The class of a folder, -1 if there is none. */
+static int32_t class_of(const images *m, const char *name)
+{
+  if (is_unlabelled(m)) return 0;
+  if (m->like.path) return shoal_like_class(&m->like.names, m->like.classes, name);
+  char **found = m->classes.n ? bsearch(&name, m->classes.at, m->classes.n, sizeof *found, by_class) : NULL;
+  return found ? (int32_t)(found - m->classes.at) : -1;
+}
+
 static shoal_status number_samples(images *m)
 {
   size_t at = 0;
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
-    const char *name = shoal_path_base(f->path);
     if (!f->images) continue;
-    char **found = m->classes.n ? bsearch(&name, m->classes.at, m->classes.n, sizeof *found, by_class) : NULL;
-    if (!found) return refuse_untrained(m, f);
-    for (size_t k = 0; k < f->images; k++) m->y[at++] = (int32_t)(found - m->classes.at);
+    const int32_t class = class_of(m, shoal_path_base(f->path));
+    if (class < 0) return m->like.path ? refuse_unknown(m, f) : refuse_untrained(m, f);
+    for (size_t k = 0; k < f->images; k++) m->y[at++] = class;
   }
   return SHOAL_OK;
 }
@@ -769,12 +856,28 @@ static void warn_left_out(const images *m, const char *folder)
   warn_unseen(m);
 }
 
+/* Where a model says how many channels there are. */
+static void tell_channels(const images *m)
+{
+  const noted *changed = m->form.channels == 3 ? &m->grey : &m->colour;
+  if (!changed->n) return;
+  shoal_info("%zu image%s %s and become%s %s, as %s has them; the first is %s", changed->n, changed->n > 1 ? "s" : "",
+             m->form.channels == 3 ? changed->n > 1 ? "are grey" : "is grey"
+             : changed->n > 1      ? "have colours"
+                                   : "has colours",
+             changed->n > 1 ? "" : "s",
+             m->form.channels == 3 ? "three equal channels" : "grey (0.299 red + 0.587 green + 0.114 blue)",
+             m->like.path, changed->first);
+}
+
 static void tell_converted(const images *m)
 {
   if (m->turned.n)
     shoal_info("%zu image%s turned as %s Exif orientation says, the first is %s", m->turned.n,
                m->turned.n > 1 ? "s are" : " is", m->turned.n > 1 ? "their" : "its", m->turned.first);
-  if (m->grey.n && m->colour.n)
+  if (m->like.path)
+    tell_channels(m);
+  else if (m->grey.n && m->colour.n)
     shoal_info("%zu image%s grey and get%s three equal channels, since %zu have colours; the first grey one is %s, the "
                "first in "
                "colour %s",
@@ -841,6 +944,7 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
   shoal_data_spec spec = { SHOAL_DATA_IMAGES, SHOAL_SHAPE(f->channels, f->height, f->width), 1, source };
   shoal_import_source_text(a, source, sizeof source);
   for (size_t i = 0; i < m->classes.n; i++) shoal_str_add(&class_names, "%s%s", i ? "\n" : "", m->classes.at[i]);
+  const int64_t classes = m->classes.n ? (int64_t)m->classes.n : m->like.classes;
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)shoal_shape_count(&spec.sample), 1, "an image", (void **)&planes), done);
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, m->files.n), done);
@@ -858,7 +962,7 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
     if (named) shoal_data_writer_name(w, split, file + strspn(file, "/"));
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, split, 1, planes, &m->y[i]), done);
   }
-  st = shoal_data_writer_commit(w, (int64_t)m->classes.n, class_names.text);
+  st = shoal_data_writer_commit(w, classes, class_names.len ? class_names.text : NULL);
 done:
   shoal_data_writer_destroy(w);
   shoal_str_free(&class_names);
@@ -895,6 +999,13 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   SHOAL_CHECK(a->n_sources == 1, SHOAL_ERR_ARG, "images are in one folder with a folder for each class, %zu were given",
               a->n_sources);
   shoal_status st;
+  if (a->like) {
+    m.first = m.like.path = a->like;
+    SHOAL_TRY_GOTO(st, shoal_like_read(a->like, read_like, &m.like), done);
+    m.form = (shoal_image){ .channels = (int)m.like.sample[0],
+                            .height = (int)m.like.sample[1],
+                            .width = (int)m.like.sample[2] };
+  }
   SHOAL_TRY_GOTO(st, collect(a, a->sources[0], &m, &by_folder), done);
   if (m.files.n == 0) {
     st = refuse_without_images(&m, a->sources[0]);
@@ -906,10 +1017,12 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
                    "%s has no image in the folders of its test split: add some, or remove the split to have one drawn",
                    a->sources[0]);
   warn_left_out(&m, a->sources[0]);
+  const size_t classes = m.classes.n ? m.classes.n : (size_t)m.like.classes;
   shoal_info("%s: %zu image%s of %d x %d, %s, in %zu class%s", a->sources[0], m.files.n, m.files.n == 1 ? "" : "s",
-             m.form.width, m.form.height, m.form.channels == 3 ? "in colour" : "grey", m.classes.n,
-             m.classes.n == 1 ? "" : "es");
-  if (!by_folder) SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
+             m.form.width, m.form.height, m.form.channels == 3 ? "in colour" : "grey", classes,
+             classes == 1 ? "" : "es");
+  if (!by_folder && !(a->like && !a->test_share))
+    SHOAL_TRY_GOTO(st, shoal_import_split(a, m.files.n, m.y, m.test), done);
   tell_converted(&m);
   warn_deep(&m);
   warn_moving(&m);

@@ -73,6 +73,41 @@ static shoal_status match_classes(predictor *p)
   return st;
 }
 
+/* Of images what differs, in words: " (grey, one channel; the network has three, for colours)". */
+static void add_difference(const shoal_shape *is, const shoal_shape *wanted, shoal_str *out)
+{
+  if (is->ndim != 3 || wanted->ndim != 3) return;
+  const bool grey = is->dim[0] == 1 && wanted->dim[0] == 3, colour = is->dim[0] == 3 && wanted->dim[0] == 1;
+  if (grey) shoal_str_add(out, " (grey, one channel; the network has three, for colours)");
+  if (colour) shoal_str_add(out, " (in colour, three channels; the network has one, for grey)");
+  if (!grey && !colour && is->dim[0] != wanted->dim[0])
+    shoal_str_add(out, " (%lld channels; the network has %lld)", (long long)is->dim[0], (long long)wanted->dim[0]);
+  if (is->dim[1] != wanted->dim[1] || is->dim[2] != wanted->dim[2])
+    shoal_str_add(out, " (%lld x %lld pixels; the network has %lld x %lld)", (long long)is->dim[2],
+                  (long long)is->dim[1], (long long)wanted->dim[2], (long long)wanted->dim[1]);
+}
+
+/* The import that makes them as the network has them, of what a folder or a table was; else its data set is the example. */
+static void add_cure(const predictor *p, shoal_str *out)
+{
+  static const struct {
+    const char *begin, *kind, *what;
+    int dims; /* of a sample */
+  } sources[] = { { "images: ", "images", "FOLDER", 3 }, { "csv: ", "csv", "TABLE", 1 } };
+  const char *source = shoal_dataset_info(p->set)->source, *path = p->network.path;
+  for (size_t i = 0; i < SHOAL_COUNT(sources); i++) {
+    const size_t n = strlen(sources[i].begin);
+    if (strncmp(source, sources[i].begin, n) != 0 || p->network.model->input.ndim != sources[i].dims) continue;
+    shoal_str_add(out, "make them alike, by shoal data import %s ", sources[i].kind);
+    shoal_str_add_word(out, shoal_path_exists(source + n) ? source + n : sources[i].what);
+    shoal_str_add(out, " --like ");
+    shoal_str_add_word(out, path);
+    shoal_str_add(out, " -o NEW.h5, and give NEW.h5");
+    return;
+  }
+  shoal_str_add(out, "make them as its data set was made (%s)", path);
+}
+
 static shoal_status check_shape(const predictor *p)
 {
   const shoal_shape *is = &shoal_dataset_info(p->set)->sample, *wanted = &p->network.model->input;
@@ -81,11 +116,17 @@ static shoal_status check_shape(const predictor *p)
   for (int d = 0; d < is->ndim; d++) dims[0][d] = (uint64_t)is->dim[d];
   for (int d = 0; d < wanted->ndim; d++) dims[1][d] = (uint64_t)wanted->dim[d];
   bool same = is->ndim == wanted->ndim && memcmp(is->dim, wanted->dim, (size_t)is->ndim * sizeof *is->dim) == 0;
-  SHOAL_CHECK(same, SHOAL_ERR_USAGE,
-              "samples of %s have the shape %s, the model was trained on %s: make them as its data set was made (%s)",
-              shoal_dataset_path(p->set), shoal_ckpt_shape_text(is->ndim, dims[0], a, sizeof a),
-              shoal_ckpt_shape_text(wanted->ndim, dims[1], b, sizeof b), p->network.path);
-  return SHOAL_OK;
+  if (same) return SHOAL_OK;
+  shoal_str differs = { 0 }, cure = { 0 };
+  add_difference(is, wanted, &differs);
+  add_cure(p, &cure);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_USAGE, "samples of %s have the shape %s, the model was trained on %s%s: %s",
+                 shoal_dataset_path(p->set), shoal_ckpt_shape_text(is->ndim, dims[0], a, sizeof a),
+                 shoal_ckpt_shape_text(wanted->ndim, dims[1], b, sizeof b), differs.len ? differs.text : "", cure.text);
+  shoal_str_free(&differs);
+  shoal_str_free(&cure);
+  return st;
 }
 
 static shoal_status open_data(const shoal_predict_args *a, predictor *p)

@@ -121,6 +121,7 @@ static bool is_fresh(const source *s, const char *tensor)
 
 typedef struct {
   const source *from;
+  const shoal_shape *input;            /* of the model */
   shoal_str first;                     /* what is wrong with the first tensor that does not match */
   shoal_texts layers;                  /* of those that do not match */
   size_t faults, lacks, fits, tensors; /* tensors: that the model takes of the file */
@@ -164,6 +165,20 @@ static char *name_cure(const shoal_model *m, const comparison *c)
   return s.text;
 }
 
+/* What two shapes of a tensor tell, in words.  A first convolution has the channels of the images, which an import can change. */
+static void add_reason(comparison *c, const entry *there, int ndim, const uint64_t *dims)
+{
+  if (ndim == 2 && there->ndim == 2 && there->dims[0] == dims[1] && there->dims[1] == dims[0])
+    shoal_str_add(&c->first, " (it is transposed)");
+  if (ndim != 4 || there->ndim != 4 || there->dims[0] != dims[0] || (int64_t)dims[1] != c->input->dim[0]) return;
+  const bool colour = there->dims[1] == 3 && dims[1] == 1, grey = there->dims[1] == 1 && dims[1] == 3;
+  if (colour || grey)
+    shoal_str_add(&c->first, " (it reads %s, and this run's images are %s%s)",
+                  colour ? "colours, three channels" : "grey images, one channel",
+                  colour ? "grey, one channel" : "in colour, three channels",
+                  c->from->ckpt ? ": shoal data import images with --like makes them alike" : "");
+}
+
 /* Looks for one tensor of the model in the file. */
 static void compare(comparison *c, const char *name, int ndim, const uint64_t *dims)
 {
@@ -179,12 +194,11 @@ static void compare(comparison *c, const char *name, int ndim, const uint64_t *d
   c->lacks += !found;
   shoal_ckpt_shape_text(ndim, dims, now, sizeof now);
   if (!is_first(c, name)) return;
-  if (found)
-    shoal_str_add(&c->first, "%s has the shape %s there and %s in this run's model%s", name,
-                  shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then), now,
-                  ndim == 2 && e.ndim == 2 && e.dims[0] == dims[1] && e.dims[1] == dims[0] ? " (it is transposed)"
-                                                                                           : "");
-  else
+  if (found) {
+    shoal_str_add(&c->first, "%s has the shape %s there and %s in this run's model", name,
+                  shoal_ckpt_shape_text(e.ndim, e.dims, then, sizeof then), now);
+    add_reason(c, &e, ndim, dims);
+  } else
     shoal_str_add(&c->first, "it lacks %s %s of this run's model", name, now);
 }
 
@@ -246,7 +260,7 @@ static char *count_matches(const comparison *c)
 /* `what` names the file and what it holds. */
 static shoal_status match(const shoal_model *m, const source *from, const char *what, const char *cure)
 {
-  comparison c = { .from = from };
+  comparison c = { .from = from, .input = &m->input };
   for (int i = 0; i < m->params; i++) {
     uint64_t dims[SHOAL_MAX_DIMS];
     for (int d = 0; d < m->param[i].shape.ndim; d++) dims[d] = (uint64_t)m->param[i].shape.dim[d];

@@ -565,3 +565,25 @@ def test_page_of_onnx(named):
         for line, row, (name, *_) in zip(lines, csv.DictReader(f), rows, strict=True):
             assert line.startswith(f"{name} {row['predicted']} ")
             assert float(line.rsplit(" ", 1)[1]) == pytest.approx(float(row["p_" + row["predicted"]]), abs=1e-5)
+
+
+def test_other_channels(tmp_path, monkeypatch):
+    """Images of other channels than the network's are refused in words, with the import that makes them alike."""
+    monkeypatch.chdir(tmp_path)
+    for name, channels in (("rgb", 3), ("grey", 1)):
+        with h5py.File(f"{name}.h5", "w") as f:
+            f["train/x"], f["train/y"] = np.arange(8 * channels * 36, dtype="u1").reshape(8, channels, 6, 6), np.arange(8, dtype="i4") % 2
+            f.attrs.update({"kind": "images", "classes": 2, "source": "images: pics"})
+    with open("net.yaml", "w") as f:
+        f.write("layers:\n  - { name: c, op: conv, width: 4, kernel: 3 }\n  - { name: p, op: globalpool }\n  - { name: l, op: linear, width: classes }\n")
+    small = dict(model__file="net.yaml", data__batch=4, run__steps=2)
+    for name, other, has, needs in (("rgb", "grey", "grey, one channel", "three, for colours"), ("grey", "rgb", "in colour, three channels", "one, for grey")):
+        train(1, name, *sets(data__file=f"{name}.h5", **small))
+        path = newest(name)
+        assert_one_error(shoal("predict", f"runs/{name}", f"{other}.h5", code=2), f"({has}; the network has {needs})",
+                         f"shoal data import images FOLDER --like {path} -o NEW.h5")
+        os.mkdir("pics")
+        assert f"import images pics --like {path}" in shoal("predict", f"runs/{name}", f"{other}.h5", code=2).stderr
+        os.rmdir("pics")
+        r = train(1, "fine", *sets(data__file=f"{other}.h5", model__weights=path, **small), code=2)
+        assert_one_error(r, "and this run's images are " + has, "shoal data import images with --like makes them alike")

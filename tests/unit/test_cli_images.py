@@ -508,3 +508,78 @@ def test_classes_in_names():
     assert names() == (["cat", "great_dane"], 2) and len(made()[1]) == 22
     put("all/1.png", png(pixels(7, 4, 4)))
     assert "for f in" not in load("images", "all", code=7).stderr
+
+
+def test_images_like():
+    """Channels, size and classes are those of another data set, whatever the folders have; all samples stay in one split."""
+    for name, shape in (("rgb", (4, 6, 3)), ("grey", (4, 6))):
+        for label in ("10", "day", "night"):
+            for i in range(4):
+                put(f"{name}/{label}/{i}.png", png(pixels(zlib.crc32(f"{name}{label}{i}".encode()), *shape)))
+        load("images", name)
+        shutil.move("t.h5", f"{name}.h5")
+    shutil.rmtree("grey/10")
+    shutil.rmtree("rgb/day")
+    r = load("images", "grey", "--like", "rgb.h5")
+    assert "8 images are grey and become three equal channels, as rgb.h5 has them; the first is grey/day/0.png" in r.stdout
+    x, y = made()
+    assert names() == (["10", "day", "night"], 3) and y.tolist() == [1] * 4 + [2] * 4
+    for k, (label, i) in enumerate((label, i) for label in ("day", "night") for i in range(4)):
+        assert np.array_equal(x[k], [pixels(zlib.crc32(f"grey{label}{i}".encode()), 4, 6)] * 3)
+    put("rgb/night/4.jpg", COLOUR_JPEG)
+    assert_one_error(load("images", "rgb", "--like", "grey.h5", code=7), "rgb/night/4.jpg is 16 x 8, but grey.h5 has images of 6 x 4", "-resize '6x4!'")
+    os.remove("rgb/night/4.jpg")
+    r = load("images", "rgb", "--like", "grey.h5")
+    assert "8 images have colours and become grey (0.299 red + 0.587 green + 0.114 blue), as grey.h5 has them" in r.stdout
+    x, y = made()
+    assert x.shape == (8, 1, 4, 6) and y.tolist() == [0] * 4 + [2] * 4
+    for k, (label, i) in enumerate((label, i) for label in ("10", "night") for i in range(4)):
+        want = pixels(zlib.crc32(f"rgb{label}{i}".encode()), 4, 6, 3) @ [0.299, 0.587, 0.114]
+        assert abs(x[k, 0] - want).max() <= 0.51
+    load("images", "rgb", "--like", "grey.h5", "--test-share", "0.25")
+    assert len(made()[1]) == 6 and len(made("test")[1]) == 2
+
+
+def test_images_like_jpeg():
+    """Colours of a JPEG, and those of print, are mixed as those of a PNG."""
+    put("grey/a/0.png", png(pixels(1, 8, 16)))
+    put("set/a/0.jpg", COLOUR_JPEG)
+    put("set/a/1.jpg", PRINT_JPEG)
+    load("images", "set", "--test-share", "0")
+    want = np.einsum("nchw,c->nhw", made()[0].astype("f8"), [0.299, 0.587, 0.114])
+    load("images", "grey", "--test-share", "0")
+    os.rename("t.h5", "grey.h5")
+    load("images", "set", "--like", "grey.h5")
+    assert abs(made()[0][:, 0] - want).max() <= 0.51
+
+
+def test_images_like_labels():
+    """Classes without names are their numbers; one folder that is none of them has images without labels; other folders are refused."""
+    with h5py.File("numbers.h5", "w") as f:
+        f["train/x"], f["train/y"] = np.zeros((4, 1, 4, 4), "u1"), np.arange(4, dtype="i4")
+        f.attrs.update({"kind": "images", "classes": 4})
+    images_of("set/3", "set/1", n=2)
+    load("images", "set", "--like", "numbers.h5")
+    assert made()[1].tolist() == [1, 1, 3, 3]
+    with h5py.File("t.h5") as f:
+        assert f.attrs["classes"] == 4 and "class_names" not in f.attrs
+    images_of("cats/cat", "cats/dog", "all/some", "near/cats", "other/cat", "other/cow", n=2)
+    load("images", "cats")
+    os.rename("t.h5", "like.h5")
+    r = load("images", "all", "--like", "like.h5")
+    assert "all/some is no class of like.h5: its images have no labels" in r.stdout and names() == (["?"], 1)
+    put("t.h5", b"an older file")
+    for folder, words in (("near", 'near/cats has 2 images, but like.h5 has no such class (did you mean "cat"?)'),
+                          ("other", 'other/cow has 2 images, but like.h5 has no such class')):
+        assert_one_error(load("images", folder, "--like", "like.h5", code=7), words, "rename the folder, or remove it")
+    with h5py.File("table.h5", "w") as f:
+        f["train/x"], f.attrs["kind"] = np.zeros((4, 2), "f4"), "features"
+    assert_one_error(load("images", "cats", "--like", "table.h5", code=2), "--like table.h5: it was not made of images")
+    with h5py.File("four.h5", "w") as f:
+        f["train/x"], f.attrs["kind"] = np.zeros((4, 4, 4, 4), "u1"), "images"
+    assert_one_error(load("images", "cats", "--like", "four.h5", code=2), "its images have 4 channels")
+    with h5py.File("targets.h5", "w") as f:
+        f["train/x"], f["train/targets"], f.attrs["kind"] = np.zeros((4, 1, 4, 4), "u1"), np.zeros(4), "images"
+    assert_one_error(load("images", "cats", "--like", "targets.h5", code=2), "numbers that are to be predicted, and folders have classes")
+    with open("t.h5", "rb") as f:
+        assert f.read() == b"an older file"

@@ -183,7 +183,7 @@ def test_folder_best_branch(glyphs):
     assert_one_error(r, "holds the weights of another mlp: fc1.weight", "(model.widths is [8] and was [64, 32])", "--set run.name=r-2")
     train(2, "r", *args, *sets(run__steps=8), "--resume", "runs/r/ckpt/step-000000006.h5")
     assert os.listdir("runs/r/ckpt/best") == ["step-000000008.h5"], os.listdir("runs/r/ckpt/best")
-    assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-3")
+    assert "step-000000016.h5" in os.listdir("runs/r/ckpt/before-attempt-2")
     train(1, "r", *args, "--allow-faults", *sets(fault__stop_step=9), code=75)
     shutil.rmtree("runs/r/ckpt/best")  # by hand
     r = train(1, "r", *args)

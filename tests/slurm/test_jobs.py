@@ -155,7 +155,7 @@ def test_launch(glyphs):
     assert "one of the 8 tasks of a step of job" in r.stderr, said(r)
     assert not os.path.exists("runs/more") and not os.path.exists("runs/each"), os.listdir("runs")
     with open("stop.sh", "w") as f:
-        f.write(f"#!/bin/bash\n{shlex.join(map(str, command('stop', *SLOW)))} & job=$!\ntrap 'kill -TERM $job' USR1\n"
+        f.write(f"#!/bin/bash\n{shlex.join(map(str, command('stop', *SLOW, *sets(run__epochs=50))))} & job=$!\ntrap 'kill -TERM $job' USR1\n"
                 "wait $job; code=$?\nwhile kill -0 $job 2>/dev/null; do wait $job; code=$?; done\necho code $code\n")
     number = on_cluster("sbatch", "--parsable", *EIGHT, "--output=stop.log", "stop.sh").stdout.strip()
     wait_until("the first steps", lambda: runs_at("stop", 2))

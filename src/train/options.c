@@ -180,7 +180,7 @@ static const shoal_option run_options[] = {
   { "fault.eval", SHOAL_OPT_STRING, "", NULL, NULL,
     "Fault hook: \"sleep:MS\" slows every batch of an evaluation down on the rank.", NULL },
   { "fault.emulate", SHOAL_OPT_BOOL, "false", NULL, NULL,
-    "Fault hook: compute.dtype bf16 also on a processor that has only AVX-512 for it, many times slower.", NULL },
+    "Fault hook: compute.dtype bf16 also on a processor that has only AVX-512 for it.", NULL },
   { "fault.lr", SHOAL_OPT_FLOAT, "1", NULL, "(0,inf)", "Fault hook: the rank multiplies its learning rate by this.",
     NULL },
   { .name = NULL }

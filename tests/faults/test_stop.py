@@ -68,7 +68,7 @@ def test_stop_method(glyphs, jobs, ranks):
     glyphs(256, 64)
     args = [*BASE, *METHODS["ab"], *sets(method__name="ab", method__warmup=0, method__mode="with-stale" if ranks > 1 else "only-b")]
     job = jobs.start(ranks, "r", *args, through=["env", f"LD_PRELOAD={built('libslowsvd.so')}", "SLOWSVD_MS=4000"])
-    wait_for("r.out", "ab: factors after 0 steps")
+    wait_for("r.out", "ab: factors after step 0")
     send(ranks_of(job)[1] if ranks > 1 else job.pid, signal.SIGUSR1)
     assert job.wait(60) == 75, read("r.out")
     assert read("r.out").count("stopped before the first step; nothing was saved yet, so the next start begins as this one did") == 1

@@ -28,6 +28,7 @@ typedef struct {
   const shoal_foreign *f;
   shoal_proto graph, node, part; /* the graph but for its tensors; a node and an attribute under construction */
   char (*value)[VALUE_MAX];      /* [nodes] name of each node's output */
+  char last[VALUE_MAX];          /* of the node that makes the logits */
   char input[VALUE_MAX];         /* of the normalised input */
   char shape[VALUE_MAX];         /* of the last constant for Reshape */
   shoal_texts numbers;           /* names of constants that are in the graph */
@@ -40,7 +41,7 @@ static void begin(writer *w, const char *op, const char *output)
 {
   w->node.n = 0;
   shoal_proto_text(&w->node, NODE_OUTPUT, output);
-  shoal_proto_text(&w->node, NODE_NAME, output);
+  shoal_proto_text(&w->node, NODE_NAME, strcmp(output, "logits") == 0 ? w->last : output);
   shoal_proto_text(&w->node, NODE_OP, op);
 }
 
@@ -513,6 +514,7 @@ static shoal_status put_graph(writer *w)
     simple(w, "Sub", "input", "input/mean", "input/centred");
     simple(w, "Div", "input/centred", "input/std", w->input);
   }
+  snprintf(w->last, sizeof w->last, "%s/out", m->node[m->nodes - 1].name);
   for (int i = 0; i < m->nodes; i++) put_layer(w, i);
   SHOAL_TRY(w->st);
   const shoal_shape *out = &m->node[m->nodes - 1].out;

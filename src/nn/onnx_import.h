@@ -93,7 +93,8 @@ bool shoal_import_name_of_node(const char *name, char *out, size_t cap);
 void shoal_import_name_layer(const shoal_import *im, shoal_op_kind kind, const char *wish, char out[SHOAL_NAME_MAX]);
 /** What a value that is known was called in the file, before nodes put it into another shape or order. */
 const char *shoal_import_origin(const shoal_import *im, int v);
-/** What the layer of a node should be called: as its weight, its bias, or the module that the node is of; else "". */
+/** What the layer of a node should be called: as its weight or its bias, where no other layer is, or as the module that the node is
+ *  of; else "". */
 const char *shoal_import_wish(const shoal_import *im, const shoal_onnx_node *n, char out[128]);
 
 /* ---- layers ---- */

@@ -56,6 +56,43 @@ static shoal_status read_rows(shoal_import *im, const shoal_onnx_node *n, int *l
   return SHOAL_OK;
 }
 
+/* Whether a matrix [rows, cols], or `turned`, has the numbers of a table, which are not all alike. */
+static shoal_status has_numbers(const shoal_import *im, const shoal_onnx_tensor *w, bool turned,
+                                const shoal_onnx_tensor *table, bool *same)
+{
+  const int64_t rows = table->dim[0], cols = table->dim[1];
+  shoal_host_float *a, *b;
+  bool alike = true;
+  *same = w->dim[turned ? 1 : 0] == rows && w->dim[turned ? 0 : 1] == cols;
+  if (!*same) return SHOAL_OK;
+  SHOAL_TRY(shoal_onnx_reals(&im->g, w, &a));
+  shoal_status st = shoal_onnx_reals(&im->g, table, &b);
+  for (int64_t r = 0; r < rows && *same && st == SHOAL_OK; r++)
+    for (int64_t c = 0; c < cols && *same; c++) {
+      *same = a[turned ? c * rows + r : r * cols + c] == b[r * cols + c];
+      alike = alike && b[r * cols + c] == b[0];
+    }
+  *same = *same && !alike;
+  free(a);
+  if (st == SHOAL_OK) free(b);
+  return st;
+}
+
+/* Whether a product's weight is tied to the table of the only embedding.  Exporters write the table once and transpose it, or write
+ * it once more, transposed, so only the numbers tell. */
+static shoal_status is_tied(const shoal_import *im, const shoal_onnx_tensor *w, bool turned, bool *tied)
+{
+  const shoal_onnx_tensor *table = NULL;
+  int found = 0;
+  for (size_t k = 0; k < im->n; k++)
+    if (im->text.layers[im->weights[k].layer].node.kind == SHOAL_OP_EMBEDDING) {
+      table = im->weights[k].t;
+      found++;
+    }
+  *tied = false;
+  return found == 1 ? has_numbers(im, w, turned, table, tied) : SHOAL_OK;
+}
+
 /* y = x W^T + b along the last dimension; W is [width, in], or `turned`. */
 static shoal_status add_linear(shoal_import *im, const shoal_onnx_node *n, const shoal_onnx_tensor *w, bool turned,
                                const shoal_onnx_tensor *bias)
@@ -63,17 +100,20 @@ static shoal_status add_linear(shoal_import *im, const shoal_onnx_node *n, const
   char wish[128];
   shoal_text_layer *l;
   int from, layer;
+  bool tied;
   int64_t width = w->dim[turned ? 1 : 0], in = w->dim[turned ? 0 : 1], dim[SHOAL_ONNX_DIMS];
   SHOAL_TRY(read_rows(im, n, &from));
   const shoal_import_value *x = shoal_import_at(im, n, 0);
   SHOAL_CHECK(x->dim[x->ndim - 1] == in && x->ndim > 1, SHOAL_ERR_UNSUPPORTED,
               "its weight is for %lld inputs, and gets %lld", (long long)in, (long long)x->dim[x->ndim - 1]);
+  SHOAL_TRY(is_tied(im, w, turned, &tied));
   SHOAL_TRY(shoal_import_begin(im, SHOAL_OP_LINEAR, shoal_import_wish(im, n, wish), &l));
   l->facts.width = width;
   l->facts.bias = bias != NULL;
+  l->facts.tied = tied;
   l->node.in[0] = from;
   SHOAL_TRY(shoal_import_end(im, &layer));
-  SHOAL_TRY(shoal_import_put_weight(im, layer, "weight", w, turned));
+  if (!tied) SHOAL_TRY(shoal_import_put_weight(im, layer, "weight", w, turned));
   if (bias) SHOAL_TRY(shoal_import_put_weight(im, layer, "bias", bias, false));
   memcpy(dim, x->dim, sizeof dim);
   dim[x->ndim - 1] = width;

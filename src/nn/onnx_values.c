@@ -216,7 +216,6 @@ shoal_status shoal_import_known_weight(const shoal_import *im, const shoal_onnx_
   return SHOAL_OK;
 }
 
-/* What the layer of a node should be called: as its weight, its bias, or the module that the node is of. */
 const char *shoal_import_origin(const shoal_import *im, int v)
 {
   for (const shoal_onnx_value *at; (at = &im->g.value[v])->producer >= 0;) {
@@ -233,7 +232,7 @@ const char *shoal_import_wish(const shoal_import *im, const shoal_onnx_node *n, 
     int v = n->in[k];
     if (v < 0 || !im->g.value[v].known) continue;
     const char *ending = k == 1 ? ".weight" : ".bias";
-    if (shoal_import_name_of_tensor(shoal_import_origin(im, v), ending, out, 128)) return out;
+    if (shoal_import_name_of_tensor(shoal_import_origin(im, v), ending, out, 128) && is_free(im, out)) return out;
   }
   return shoal_import_name_of_node(n->name, out, 128) ? out : "";
 }

@@ -248,7 +248,7 @@ def test_network_tied(tmp_path, monkeypatch, method):
     assert b"lm_head.weight" not in graph and graph.count(b"wte.weight") == 3, "the tensor, and two nodes that read it"
     if method == "sync":
         shoal("model", "import", "whole.onnx", "-o", "back.yaml")
-        assert "op: linear, width: classes, bias: false" in open("back.yaml").read(), "two weights, which begin alike"
+        assert "{ name: lm_head, op: linear, width: classes, bias: false, tied: true, cut: true }" in open("back.yaml").read()
         local = [*TRANSFORMERS["gpt"], *METHODS["local"], *sets(method__name="local", model__width=12, model__heads=4, model__tied="true")]
         assert_one_error(train(2, "local", *local, code=2), "layer lm_head has the table of layer wte as its weight", "set tied: false")
 

@@ -12,6 +12,9 @@ import types
 
 import h5py
 import numpy as np
+import onnx
+import onnx.numpy_helper
+import onnx
 import onnx_numpy
 import pytest
 from harness import FULL, PLAIN_ENV, ROOT, assert_one_error, newest, program, run, sets, shoal, train
@@ -196,7 +199,7 @@ def check_text(x, logits):
     for name in ("net.yaml", "back.yaml"):
         with open(name) as f:
             texts.append(sorted(layers(f.read())))
-    assert texts[0] == texts[1] and "causal: true" in str(texts)
+    assert texts[0] == texts[1] and "causal: true" in str(texts) and str(texts[0]).count("tied: true") == 1
 
 
 @pytest.mark.parametrize("path", sorted(glob.glob(f"{ROOT}/tests/golden/onnx/*.onnx")), ids=os.path.basename)
@@ -223,6 +226,35 @@ def test_torch(work, path):
     assert read("p.h5")["probability"] == pytest.approx(e / e.sum(1, keepdims=True), abs=1e-5)
     if os.path.exists(f"{path}.data"):
         check_links(path)
+
+
+TIED = {"once": True, "again": True, "gemm": True, "one number differs": False, "all alike": False, "two tables": False}
+
+
+@pytest.mark.parametrize("how", TIED)
+def test_tied(tmp_path, monkeypatch, how):
+    """An output with the numbers of the embedding's table is tied to it, however the table is written; others have weights of their own."""
+    monkeypatch.chdir(tmp_path)
+    table = np.ones((7, 4), "f4") if how == "all alike" else np.arange(28, dtype="f4").reshape(7, 4)
+    again, node = table.T.copy(), onnx.helper.make_node
+    again[-1, -1] += how == "one number differs"
+    tensors = {"token.weight": table, "other.weight": table[::-1], "again": again, "rows": np.array([5, 4]), "tokens": np.array([1, 5, 7])}
+    embed = [node("Gather", ["token.weight", "x"], ["e"])]
+    if how == "two tables":
+        embed = [node("Gather", ["token.weight", "x"], ["a"]), node("Gather", ["other.weight", "x"], ["b"]), node("Add", ["a", "b"], ["e"])]
+    last = [node("MatMul", ["e", "again"], ["y"], "/head/MatMul")]
+    if how == "once":
+        last = [node("Transpose", ["token.weight"], ["t"], perm=[1, 0]), node("MatMul", ["e", "t"], ["y"], "/head/MatMul")]
+    elif how == "gemm":
+        last = [node("Reshape", ["e", "rows"], ["r"]), node("Gemm", ["r", "token.weight"], ["g"], "/head/Gemm", transB=1), node("Reshape", ["g", "tokens"], ["y"])]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(embed + last, "net", [value("x", onnx.TensorProto.INT64, [1, 5])], [value("y", onnx.TensorProto.FLOAT, [1, 5, 7])],
+                                   [onnx.numpy_helper.from_array(np.ascontiguousarray(t), name) for name, t in tensors.items()])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), "net.onnx")
+    shoal("model", "import", "net.onnx", "-o", "net.yaml")
+    head = [line for line in layers(open("net.yaml").read()) if "name: head" in line]
+    assert len(head) == 1 and ("tied: true" in head[0]) == TIED[how], head
+    assert ("head.weight" in safetensors("net.safetensors")[1]) != TIED[how]
 
 
 def check_links(path):
@@ -535,6 +567,7 @@ def test_text_columns(work):
 
 
 RUNTIME = """import types
+import onnx
 import onnx_numpy
 
 class InferenceSession:

@@ -235,6 +235,7 @@ static shoal_status check_rule(const json_t *tree, const char *origin)
 /* Tokens that are in no merge, such as marks for the end of a text, are there as they are, some of them among the others, too. */
 static shoal_status add_added(const json_t *added, json_t *vocab, const char *origin)
 {
+  if (!json_is_object(vocab)) return SHOAL_OK; /* build() refuses it */
   for (size_t i = 0; i < json_array_size(added); i++) {
     const json_t *entry = json_array_get(added, i), *id = json_object_get(entry, "id");
     const char *content = json_string_value(json_object_get(entry, "content"));

@@ -194,6 +194,7 @@ def refusals(vocab, merges):
     yield tokenizer(vocab, [["a"]]), "merge 1 is no pair"
     yield tokenizer(vocab, {}), "it has no list of merges"
     yield tokenizer([], merges), "it has no object of tokens"
+    yield tokenizer(None, merges, added_tokens=[{"id": 0, "content": "<end>"}]), "it has no object of tokens"
     yield tokenizer(vocab, merges, added_tokens=[{"id": 3}]), "added token 1 has no content"
     yield tokenizer(vocab, merges, added_tokens=[{"id": len(vocab), "content": "a"}]), "is there with another number"
     yield "[" * 100000, "tokenizer.json:"

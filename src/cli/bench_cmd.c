@@ -154,6 +154,7 @@ static shoal_status open_bench(bench *b, const benchmark *y, const settings *s)
   if (strcmp(s->backend, "cpu") == 0) shoal_cpu_set_winograd(b->backend, shoal_config_bool(b->config, "cpu.winograd"));
   const shoal_model_entry *entry = shoal_model_find(y->model);
   SHOAL_TRY(entry->build(b->config, &entry->typical, entry->typical_classes, &b->model));
+  b->model->recompute = choice.recompute;
   SHOAL_TRY(shoal_params_create(b->backend, b->model, NULL, &b->params));
   SHOAL_TRY(shoal_model_init(b->backend, b->model, 1, b->params->w, b->params->stats));
   shoal_optim_config optim;

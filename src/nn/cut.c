@@ -27,6 +27,7 @@ static shoal_status rebuild_open(rebuild *r, const shoal_model *from, const shoa
   SHOAL_TRY(shoal_model_create(from->name, input, from->classes, &r->to));
   r->to->loss = from->loss;
   r->to->smoothing = from->smoothing;
+  r->to->recompute = from->recompute;
   r->to->products = from->products;
   return SHOAL_ALLOC((size_t)from->nodes, &r->map);
 }

@@ -109,6 +109,8 @@ typedef struct {
   int64_t classes;      /* outputs; of a network that learns numbers how many these are */
   shoal_loss_kind loss; /* set by whoever has built the model; cuts inherit it */
   float smoothing;      /* label smoothing of the loss by classes */
+  bool
+      recompute; /* plans for training keep what units read of each other, and compute the rest again before backward */
   int nodes, params, units, spaces, residuals;
   bool joined;         /* several models in one arena (shoal_model_join); not a network */
   shoal_node *node;    /* owned */

@@ -71,25 +71,34 @@ static float *slot_at(const shoal_plan *p, int slot)
   return slot < 0 ? NULL : (float *)(void *)((char *)p->memory.at + p->slot[slot].offset);
 }
 
-static const float *input_at(const shoal_plan *p, const shoal_planned *q, int k)
+/* AGAIN is also backward. */
+typedef enum { FIRST, AGAIN } pass_of_step;
+
+static const shoal_written *written_of(const shoal_planned *q, pass_of_step pass)
 {
-  if (q->entry[k] >= 0) return slot_at(p, q->entry[k]);
-  if (q->in[k] == -1) return p->x;
-  return q->in[k] >= 0 ? slot_at(p, p->node[q->in[k]].y) : NULL;
+  return pass == FIRST ? &q->first : &q->again;
 }
 
-static void fill_args(const shoal_plan *p, int i, const shoal_params *params, shoal_op_args *a)
+static const float *input_at(const shoal_plan *p, const shoal_planned *q, pass_of_step pass, int k)
+{
+  const int entry = written_of(q, pass)->entry[k];
+  if (entry >= 0) return slot_at(p, entry);
+  if (q->in[k] == -1) return p->x;
+  return q->in[k] >= 0 ? slot_at(p, written_of(&p->node[q->in[k]], pass)->y) : NULL;
+}
+
+static void fill_args(const shoal_plan *p, int i, pass_of_step pass, const shoal_params *params, shoal_op_args *a)
 {
   const shoal_node *n = &p->model->node[i];
   const shoal_planned *q = &p->node[i];
-  *a = (shoal_op_args){ .y = slot_at(p, q->y),
+  *a = (shoal_op_args){ .y = slot_at(p, written_of(q, pass)->y),
                         .dy = slot_at(p, q->dy),
-                        .saved = slot_at(p, q->saved),
+                        .saved = slot_at(p, written_of(q, pass)->saved),
                         .scratch = slot_at(p, p->scratch),
                         .weights_version = p->version,
                         .at = &now_of(p)->at };
   for (int k = 0; k < shoal_node_inputs(n); k++) {
-    a->x[k] = input_at(p, q, k);
+    a->x[k] = input_at(p, q, pass, k);
     a->dx[k] = slot_at(p, q->dx[k]);
   }
   for (int k = 0; k < SHOAL_OP_WEIGHTS; k++)
@@ -100,7 +109,7 @@ static void fill_args(const shoal_plan *p, int i, const shoal_params *params, sh
     }
   if (n->rank > 0) a->w[0] = params->products + n->product;
   if (q->dweight >= 0) a->dw[0] = slot_at(p, q->dweight);
-  if (n->stats >= 0) {
+  if (n->stats >= 0 && pass == FIRST) {
     a->stats[0] = params->stats + n->stats;
     a->stats[1] = a->stats[0] + n->out.dim[0];
   }
@@ -170,16 +179,16 @@ static shoal_status add_tied(const shoal_plan *p, int embedding, const shoal_par
 
 /* ---- forward ---- */
 
-static shoal_status forward_node(shoal_plan *p, int i, const shoal_params *params, bool multiplies)
+static shoal_status forward_node(shoal_plan *p, int i, pass_of_step pass, const shoal_params *params, bool multiplies)
 {
   shoal_planned *q = &p->node[i];
   shoal_op_args a;
   for (int k = 0; k < shoal_node_inputs(&p->model->node[i]); k++)
-    if (q->entry[k] >= 0)
+    if (written_of(q, pass)->entry[k] >= 0)
       SHOAL_TRY(p->backend->ops->from_dense(p->backend, &q->op->desc.in[k], &q->op->in_format[k], p->x,
-                                            slot_at(p, q->entry[k])));
+                                            slot_at(p, written_of(q, pass)->entry[k])));
   if (p->model->node[i].rank > 0 && multiplies) SHOAL_TRY(multiply_factors(p, i, params));
-  fill_args(p, i, params, &a);
+  fill_args(p, i, pass, params, &a);
   return q->op->forward(q->op, &a);
 }
 
@@ -205,7 +214,7 @@ static shoal_status find_loss(shoal_plan *p)
 {
   const shoal_backend_ops *ops = p->backend->ops;
   const shoal_planned *last = &p->node[p->model->nodes - 1];
-  const float *logits = slot_at(p, p->node[p->logits].y);
+  const float *logits = slot_at(p, p->node[p->logits].first.y);
   float *dlogits = slot_at(p, p->dlogits);
   if (p->dense_logits >= 0) {
     float *dense = slot_at(p, p->dense_logits);
@@ -237,6 +246,15 @@ shoal_status shoal_plan_score(shoal_plan *p, shoal_score *score)
   return SHOAL_OK;
 }
 
+static shoal_status timed_forward(shoal_plan *p, int i, pass_of_step pass, const shoal_params *params, bool multiplies)
+{
+  uint64_t t0 = span_begin(p);
+  SHOAL_TRY(forward_node(p, i, pass, params, multiplies));
+  span_end(p, i, false, t0);
+  shoal_backend_poll(p->backend);
+  return SHOAL_OK;
+}
+
 /* What a part of the step asks for. */
 typedef struct {
   shoal_plan *p;
@@ -260,13 +278,8 @@ static shoal_status ask_forward(void *context)
 {
   const asking *a = context;
   shoal_plan *p = a->p;
-  for (int i = 0; i < p->model->nodes; i++) {
-    if (!p->node[i].op) continue;
-    uint64_t t0 = span_begin(p);
-    SHOAL_TRY(forward_node(p, i, a->params, a->part.multiplies));
-    span_end(p, i, false, t0);
-    shoal_backend_poll(p->backend);
-  }
+  for (int i = 0; i < p->model->nodes; i++)
+    if (p->node[i].op) SHOAL_TRY(timed_forward(p, i, FIRST, a->params, a->part.multiplies));
   return a->part.labelled ? find_loss(p) : SHOAL_OK;
 }
 
@@ -353,14 +366,25 @@ static shoal_status backward_of_inputs(const shoal_plan *p, int i, const shoal_p
   return SHOAL_OK;
 }
 
+/* The nodes of a unit that are repeated, before its last node i runs backward. */
+static shoal_status repeat_unit(shoal_plan *p, int i, const shoal_params *params)
+{
+  const shoal_model *m = p->model;
+  if (i < m->nodes - 1 && m->node[i + 1].unit == m->node[i].unit) return SHOAL_OK;
+  for (int k = shoal_plan_unit_begin(p, i); k <= i; k++)
+    if (p->node[k].repeats) SHOAL_TRY(timed_forward(p, k, AGAIN, params, false));
+  return SHOAL_OK;
+}
+
 static shoal_status ask_piece(shoal_plan *p, int piece, const shoal_params *params, bool looks)
 {
   const int i = p->model->nodes - 1 - piece / 2;
   const shoal_planned *q = &p->node[i];
   shoal_op_args a;
   int first = 0;
+  if (piece % 2 == 0) SHOAL_TRY(repeat_unit(p, i, params));
   if (!q->op || !q->backward) return SHOAL_OK;
-  fill_args(p, i, params, &a);
+  fill_args(p, i, AGAIN, params, &a);
   if (piece % 2 == 0) {
     p->span_t0 = span_begin(p);
     SHOAL_TRY(backward_of_weights(p, i, q, params, &a));
@@ -432,6 +456,14 @@ size_t shoal_plan_bytes(const shoal_plan *p)
   return p->bytes;
 }
 
+shoal_repeated shoal_plan_repeated(const shoal_plan *p)
+{
+  shoal_repeated r = { .saved_bytes = (double)p->bytes_all - (double)p->bytes };
+  for (int i = 0; i < p->model->nodes; i++)
+    if (p->node[i].repeats) r.macs += shoal_op_macs(&p->node[i].op->desc);
+  return r;
+}
+
 int64_t shoal_plan_batch(const shoal_plan *p)
 {
   return p->batch;
@@ -451,7 +483,7 @@ shoal_status shoal_plan_output(shoal_plan *p, int node, float *out)
   SHOAL_CHECK(q->stays, SHOAL_ERR_ARG, "layer %s: its output is not kept; set `keep` on the node",
               p->model->node[node].name);
   int v = q->op ? node : q->in[0];
-  return p->backend->ops->to_dense(p->backend, &q->shape, &q->format, slot_at(p, p->node[v].y), out);
+  return p->backend->ops->to_dense(p->backend, &q->shape, &q->format, slot_at(p, p->node[v].first.y), out);
 }
 
 void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx)

@@ -38,6 +38,12 @@ shoal_status shoal_plan_create(shoal_backend *b, const shoal_model *m, int64_t b
                                shoal_plan **out);
 void shoal_plan_destroy(shoal_plan *p);
 size_t shoal_plan_bytes(const shoal_plan *p); /* activations, workspaces, scratch */
+/* What a plan of a model that recomputes saves and costs; zeros for others. */
+typedef struct {
+  double saved_bytes; /* of the plan that keeps all for backward */
+  double macs;        /* multiply-accumulates of a step's batch that are done a second time */
+} shoal_repeated;
+shoal_repeated shoal_plan_repeated(const shoal_plan *p);
 int64_t shoal_plan_batch(const shoal_plan *p);
 
 typedef struct {
@@ -80,9 +86,10 @@ shoal_status shoal_plan_backward(shoal_plan *p, shoal_params *params, shoal_anno
 /** The order of announcements, for planning buckets: n ranges, from the last layer to the first; only in TRAIN mode. */
 size_t shoal_plan_ranges(const shoal_plan *p, const shoal_range **out);
 /** Dense copy of a node's output after forward: out [batch, …]; -1 is not allowed.  Available for the last node, nodes
- *  marked `keep`, and in TRAIN mode, before backward, outputs that backward reads; ERR_ARG for others. */
+ *  marked `keep`, and in TRAIN mode, before backward, outputs that backward reads and that are not computed again for it; ERR_ARG
+ *  for others. */
 shoal_status shoal_plan_output(shoal_plan *p, int node, float *out);
-/** Sets a callback with the time of every layer, for traces at level op; NULL removes it. */
+/** Sets a callback with the time of every layer, for traces at level op, of a forward pass that is repeated, too; NULL removes it. */
 typedef void (*shoal_layer_span_fn)(void *ctx, int node, bool backward, uint64_t t0_ns, uint64_t t1_ns);
 void shoal_plan_set_spans(shoal_plan *p, shoal_layer_span_fn f, void *ctx);
 

@@ -120,7 +120,7 @@ static void walk_back(walk *w)
   start_from_loss(w);
   for (int i = p->model->nodes - 1; i >= 0; i--) {
     shoal_planned *q = &p->node[i];
-    int moment = shoal_plan_moment_backward(p, i);
+    int moment = p->node[i].back_at;
     if (!q->op || !q->backward) continue;
     q->dy = w->grad[i];
     shoal_plan_use_slot(p, q->dy, moment);
@@ -135,7 +135,7 @@ static void walk_back(walk *w)
   }
 }
 
-static shoal_status find_ranges(shoal_plan *p)
+shoal_status shoal_plan_find_ranges(shoal_plan *p)
 {
   const shoal_model *m = p->model;
   SHOAL_TRY(SHOAL_ALLOC((size_t)m->params, &p->range));
@@ -163,7 +163,6 @@ shoal_status shoal_plan_backward_slots(shoal_plan *p)
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)p->model->nodes, &w.grad), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC((size_t)p->slot_room, &w.refs), done);
   walk_back(&w);
-  st = find_ranges(p);
 done:
   free(w.grad);
   free(w.refs);

@@ -1,7 +1,14 @@
 /* Internals of a plan: built by plan_build.c, executed by plan.c.
  *
  * Values are node outputs; -1 is the network's input.  Buffers are numbered slots of one arena.  Nodes that do nothing
- * (a flatten of a dense tensor, dropout in evaluation) have no operation: their value is an alias of their input. */
+ * (a flatten of a dense tensor, dropout in evaluation) have no operation: their value is an alias of their input.
+ *
+ * Where a model recomputes, a unit but the last keeps of its forward pass what other units read, and its nodes run forward again
+ * before they run backward:
+ *
+ *   unit 0 | unit 1 | unit 2, loss, unit 2 back | unit 1 again, back | unit 0 again, back
+ *
+ * so a node may have two sets of slots, and only what backward reads is computed again. */
 #ifndef SHOAL_NN_PLAN_IMPL_H
 #define SHOAL_NN_PLAN_IMPL_H
 #include "nn/parts.h"
@@ -10,16 +17,23 @@
 
 enum { SHOAL_NO_SLOT = -1 };
 
+/* Slots that a pass forward writes. */
+typedef struct {
+  int y;                      /* the output; NO_SLOT: the network's input itself */
+  int entry[SHOAL_OP_INPUTS]; /* the network's input in this operation's format */
+  int saved;
+} shoal_written;
+
 typedef struct {
   shoal_op *op; /* NULL: the output is an alias of the input */
   int in[SHOAL_OP_INPUTS];
   bool stays;                 /* output is readable after forward */
   shoal_shape shape;          /* of the output, batch first */
   shoal_format format;        /* of the output */
-  int y;                      /* slot of the output; NO_SLOT: the network's input itself */
-  int entry[SHOAL_OP_INPUTS]; /* slot of the network's input in this operation's format */
-  int saved;
-  bool backward; /* output has a gradient */
+  shoal_written first, again; /* again: what backward reads; where nothing is repeated, that of the first pass */
+  bool repeats;               /* forward runs again */
+  int again_at, back_at;      /* moments of that pass and of backward */
+  bool backward;              /* output has a gradient */
   int dy;
   int dx[SHOAL_OP_INPUTS]; /* slots that backward_data writes; NO_SLOT: not needed */
   bool skip_data;          /* ADD without relu: its dx are its dy */
@@ -56,15 +70,16 @@ struct shoal_plan {
   bool has_loss;    /* the output is [..., classes] */
   shoal_range *range;
   size_t n_ranges;
-  bool *ends;          /* [n_ranges] a recorded part of backward ends behind it */
-  shoal_parts *parts;  /* NULL: the backend does not record */
-  shoal_memory memory; /* of all slots */
-  shoal_memory result; /* shoal_loss, pinned: of the last forward */
-  shoal_memory now;    /* shoal_plan_now of the last forward ... */
-  shoal_plan_now *set; /* ... as the host writes it */
-  shoal_memory bad;    /* size_t [n_ranges], pinned: see shoal_announce_fn */
-  size_t bytes;
+  bool *ends;              /* [n_ranges] a recorded part of backward ends behind it */
+  shoal_parts *parts;      /* NULL: the backend does not record */
+  shoal_memory memory;     /* of all slots */
+  shoal_memory result;     /* shoal_loss, pinned: of the last forward */
+  shoal_memory now;        /* shoal_plan_now of the last forward ... */
+  shoal_plan_now *set;     /* ... as the host writes it */
+  shoal_memory bad;        /* size_t [n_ranges], pinned: see shoal_announce_fn */
+  size_t bytes, bytes_all; /* all: if nothing were computed again */
   int scratch;
+  int end; /* the moment behind the last of backward */
   /* of the last forward, for backward */
   const float *x;
   bool loss_ready;
@@ -87,20 +102,19 @@ static inline int shoal_plan_moment_loss(const shoal_plan *p)
 {
   return p->model->nodes;
 }
-static inline int shoal_plan_moment_backward(const shoal_plan *p, int node)
-{
-  return 2 * p->model->nodes - node;
-}
-static inline int shoal_plan_moment_end(const shoal_plan *p)
-{
-  return 2 * p->model->nodes + 1;
-}
 /** Returns the new slot, or NO_SLOT if there is no room. */
 int shoal_plan_add_slot(shoal_plan *p, size_t bytes, int birth, int death);
 static inline void shoal_plan_use_slot(shoal_plan *p, int slot, int moment)
 {
   if (slot >= 0 && p->slot[slot].death < moment) p->slot[slot].death = moment;
 }
-/** Plans backward: gradient slots, sums and ranges (plan_backward.c). */
+/** Plans backward (plan_backward.c): gradient slots and sums; the ranges, once. */
 shoal_status shoal_plan_backward_slots(shoal_plan *p);
+shoal_status shoal_plan_find_ranges(shoal_plan *p);
+/** The first node of a node's unit. */
+static inline int shoal_plan_unit_begin(const shoal_plan *p, int node)
+{
+  while (node > 0 && p->model->node[node - 1].unit == p->model->node[node].unit) node--;
+  return node;
+}
 #endif

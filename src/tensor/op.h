@@ -168,7 +168,7 @@ typedef struct {
   const float *w[SHOAL_OP_WEIGHTS];
   float *dw
       [SHOAL_OP_WEIGHTS]; /* LINEAR and CONV: dw[0] NULL where w0 is not trained; backward_weights then does the rest */
-  float *stats[2];        /* BATCHNORM: running mean and variance, [c] each; updated in training */
+  float *stats[2];        /* BATCHNORM: running mean and variance, [c] each; updated in training, unless NULL */
   void *saved;            /* op->saved_bytes, untouched between forward and backward */
   void *scratch;          /* op->scratch_bytes, contents undefined between calls */
   uint64_t weights_version; /* changes whenever the weights have been written */

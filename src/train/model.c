@@ -48,6 +48,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
   SHOAL_TRY(check_tokens(s, info, s->model.whole));
   SHOAL_TRY(choose_loss(s, info, s->model.whole));
+  s->model.whole->recompute = s->world.choice.recompute;
   s->run.model = s->model.whole;
   s->run.form = &s->model.form;
   s->run.alike = shoal_session_one_copy(s) ? s->run.all : NULL;
@@ -66,9 +67,10 @@ static shoal_status name_size(const shoal_session *s, shoal_status st)
   if (st != SHOAL_ERR_MEM) return st;
   return shoal_error_prefix(st,
                             "model %s with a batch of %llu samples per rank (data.%s) needs more memory than there is, "
-                            "make one of them smaller: ",
+                            "make one of them smaller%s: ",
                             s->model.whole->name, (unsigned long long)s->data.own_batch,
-                            shoal_config_int(s->world.config, "data.global_batch") ? "global_batch" : "batch");
+                            shoal_config_int(s->world.config, "data.global_batch") ? "global_batch" : "batch",
+                            s->model.whole->recompute ? "" : ", or set compute.recompute to units");
 }
 
 shoal_status shoal_session_share_gradients(shoal_session *s)

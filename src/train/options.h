@@ -56,6 +56,7 @@ typedef struct {
   uint64_t bad_limit; /* numbers.limit */
   shoal_fault_place nan_place;
   shoal_products products; /* compute.dtype */
+  bool recompute;          /* compute.recompute is units */
   bool emulate;
 } shoal_run_choice;
 void shoal_run_choose(const shoal_config *c, shoal_run_choice *out);

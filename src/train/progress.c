@@ -147,6 +147,22 @@ static void tell_losses(const shoal_session *s, const char *before)
   free(text);
 }
 
+static void tell_of_recomputing(const shoal_session *s)
+{
+  const shoal_plan *p = s->run.form->plan; /* NULL: the method's blocks have their own */
+  if (!s->run.model->recompute || !p) return;
+  const shoal_repeated r = shoal_plan_repeated(p);
+  const double bytes = (double)shoal_plan_bytes(p);
+  if (r.saved_bytes <= 0) {
+    shoal_info("compute.recompute: units saves no memory here, so nothing is computed twice");
+    return;
+  }
+  shoal_info("activations and their gradients, of %lld samples: %.1f MiB instead of %.1f MiB, with %.0f %% of forward "
+             "computed twice (compute.recompute: units)",
+             (long long)shoal_plan_batch(p), bytes / 1048576, (bytes + r.saved_bytes) / 1048576,
+             100 * r.macs / ((double)shoal_plan_batch(p) * shoal_model_macs(s->run.form->model)));
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -171,6 +187,7 @@ void shoal_session_report_start(const shoal_session *s)
   tell_of_sharing(t);
   shoal_info("%zu parameters, %.0f multiply-accumulates per sample", s->run.model->weights,
              shoal_model_macs(s->run.model));
+  tell_of_recomputing(s);
   uint64_t rest = d->n[SHOAL_TRAIN] % s->data.global_batch;
   shoal_info("%llu training and %llu test samples; global batch %llu, %llu step%s per epoch%s",
              (unsigned long long)d->n[SHOAL_TRAIN], (unsigned long long)d->n[SHOAL_TEST],

@@ -206,6 +206,10 @@ TRANSFORMERS = {"gpt": sets(model__name="gpt", data__file="text.h5", data__conte
                 "vit": sets(model__name="vit", model__patch=7, data__file="glyphs.h5", data__global_batch=10)}
 
 
+RECOMPUTED = {"gpt": [*TRANSFORMERS["gpt"], *sets(model__width=12, model__heads=4, model__depth=4, model__dropout=0.1)],
+              "resnet20": sets(model__file="net.yaml", data__file="glyphs.h5", data__global_batch=10)}
+
+
 @pytest.mark.parametrize("method, model", [(m, t) for m in METHODS for t in (TRANSFORMERS if FULL else random_source(m).sample(sorted(TRANSFORMERS), 1))])
 def test_network_transformers(glyphs, method, model):
     """A small transformer under every method on 2 ranks: stopped in the middle it goes on with the same bits."""
@@ -251,6 +255,26 @@ def test_network_tied(tmp_path, monkeypatch, method):
         assert "{ name: lm_head, op: linear, width: classes, bias: false, tied: true, cut: true }" in open("back.yaml").read()
         local = [*TRANSFORMERS["gpt"], *METHODS["local"], *sets(method__name="local", model__width=12, model__heads=4, model__tied="true")]
         assert_one_error(train(2, "local", *local, code=2), "layer lm_head has the table of layer wte as its weight", "set tied: false")
+
+
+@pytest.mark.parametrize("method, model", [(m, t) for m in sampled(METHODS, 3)
+                                           for t in ([*RECOMPUTED] if FULL else random_source(m).sample(sorted(RECOMPUTED), 1))])
+def test_network_recompute(glyphs, method, model):
+    """Activations that are computed again for backward: the same bits as when all are kept, under every method, and less memory than
+    the start tells."""
+    glyphs(40, 10)
+    shoal(*"data synth text -o text.h5 --train 500 --test 100".split())
+    with open("net.yaml", "w") as f:
+        f.write(describe("resnet20").replace("width: 64", "width: 8").replace("width: 32", "width: 6").replace("width: 16", "width: 4"))
+    base = [*RECOMPUTED[model], *METHODS[method], *sets(method__name=method, optim__lr=0.02, run__epochs=1)]
+    train(2, "kept", *base)
+    r = train(2, "again", *base, *sets(compute__recompute="units"))
+    assert_equal(newest("kept"), newest("again"), f"{method} with compute.recompute")
+    told = re.search(r"activations and their gradients, of \d+ samples: ([\d.]+) MiB instead of ([\d.]+) MiB, with \d+ % of forward computed twice", r.stdout)
+    if method == "local":
+        assert not told, "its blocks have plans of their own"
+    else:
+        assert float(told[1]) < 0.8 * float(told[2]), said(r)
 
 
 def test_network_rows(work):

@@ -133,6 +133,6 @@ if(SHOAL_WITH_NCCL)
 endif()
 
 # Whole runs on it.
-foreach(topic methods targets resume devices errors products launches graphs graphs_resume)
+foreach(topic methods targets resume devices errors products launches recompute graphs graphs_resume)
   shoal_add_pytest(train.cuda_${topic} FILE simgpu/test_cuda.py TESTS cuda_${topic} LABELS train simgpu noasan TIMEOUT 1800)
 endforeach()

@@ -264,6 +264,17 @@ def test_cuda_launches(glyphs):
             assert_equal(newest(model), newest(name), "with graphs", "model")
 
 
+@pytest.mark.parametrize("graphs", ("false", "true"))
+def test_cuda_recompute(glyphs, graphs):
+    """Activations that are computed again for backward, asked for or recorded: the same bits as when all are kept."""
+    glyphs(64, 16)
+    options = [*COMMON, *MODELS["mlp"], *sets(cuda__graphs=graphs)]
+    train_cuda(1, "kept", *options)
+    r = train_cuda(1, "again", *options, *sets(compute__recompute="units"))
+    assert "of forward computed twice" in r.stdout, said(r)
+    assert_equal(newest("kept"), newest("again"), "with compute.recompute")
+
+
 def graph_cases():
     """Every method with an MLP on 2 GPUs, sync with every kind of layer on one; with SHOAL_FULL=1 with both MLPs."""
     mlps = lambda method: ("mlp", "layers") if FULL else (random_source(method).choice(("mlp", "layers")),)

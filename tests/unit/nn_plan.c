@@ -144,12 +144,13 @@ static void check_samples(const char *backend, const shoal_model *m, double boun
 }
 
 /* A plan in which every output stays shares no memory forward: the usual plan must give the same bits, and so must every
- * single output that is asked for. */
-static void check_sharing(const char *backend, const char *network, shoal_plan_mode mode)
+ * single output that is asked for; likewise a plan that computes again what it has not kept. */
+static void check_sharing(const char *backend, const char *network, shoal_plan_mode mode, bool recompute)
 {
   shoal_model *m = rig_network(network), *all;
   CHECK_OK(shoal_model_copy(m, &all));
   for (int i = 0; i < m->nodes; i++) all->node[i].keep = true;
+  m->recompute = recompute;
   rig a;
   rig_open(&a, backend, all, 3, mode);
   mode == SHOAL_PLAN_TRAIN ? rig_step(&a) : rig_forward(&a);
@@ -364,6 +365,82 @@ static void check_tied(const char *backend, double bound)
   shoal_model_destroy(n);
 }
 
+/* ---- forward passes that are repeated ---- */
+
+/* A plan that keeps all and one that computes again what it has not kept: losses, gradients and running statistics have the same bits in
+ * each of some steps of training. */
+static void check_recomputing(const char *backend, const shoal_model *m)
+{
+  shoal_model *less;
+  rig a, b;
+  CHECK_OK(shoal_model_copy(m, &less));
+  less->recompute = true;
+  rig_open(&a, backend, m, 4, SHOAL_PLAN_TRAIN);
+  rig_open(&b, backend, less, 4, SHOAL_PLAN_TRAIN);
+  spans s = { 0 };
+  shoal_plan_set_spans(b.plan, take_span, &s);
+  for (uint32_t step = 0; step < 3; step++) {
+    a.at.step = b.at.step = step;
+    CHECK_EQ(rig_step(&a), rig_step(&b), "%s on %s: loss of step %u", m->name, backend, step);
+    CHECK_BYTES(a.params->g, b.params->g, m->weights * sizeof(float), "%s on %s: gradients", m->name, backend);
+    CHECK_BYTES(a.params->stats, b.params->stats, m->stats * sizeof(float), "%s on %s: statistics", m->name, backend);
+    for (size_t i = 0; i < m->weights; i++) {
+      a.params->w[i] -= 0.05f * a.params->g[i];
+      b.params->w[i] -= 0.05f * b.params->g[i];
+    }
+  }
+  const shoal_repeated none = shoal_plan_repeated(a.plan), r = shoal_plan_repeated(b.plan);
+  CHECK_EQ(none.saved_bytes, 0);
+  CHECK_EQ(none.macs, 0);
+  CHECK_EQ(r.saved_bytes, (double)shoal_plan_bytes(a.plan) - (double)shoal_plan_bytes(b.plan));
+  CHECK_LE(r.macs, 4 * shoal_model_macs(m), "%s on %s", m->name, backend);
+  printf("%-9s on %s: %zu bytes instead of %zu, %d of %d layers forward again\n", m->name, backend,
+         shoal_plan_bytes(b.plan), shoal_plan_bytes(a.plan), s.forward / 3 - s.backward / 3, s.backward / 3);
+  rig_close(&a);
+  rig_close(&b);
+  shoal_model_destroy(less);
+}
+
+/* `depth` units of a linear (l) and a gelu (g), tensors of S bytes, and an output of L bytes.  Live at the peak are
+ *
+ *   all kept    backward of the output: every l and g, dg of the last unit; logits, dlogits     (2 depth + 1) S + 2 L
+ *   computed    backward of the last gelu: g of the units before, l again, dg, dl; logits       (depth + 2) S + L
+ */
+static void check_recomputed_bytes(const char *backend, int depth)
+{
+  enum { WIDTH = 48, BATCH = 8 };
+  shoal_model *m, *less;
+  int x = -1;
+  CHECK_OK(shoal_model_create("deep", &SHOAL_SHAPE(WIDTH), 3, &m));
+  for (int i = 0; i <= depth; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "fc%d", i);
+    shoal_node n = shoal_node_make(SHOAL_OP_LINEAR, name, x);
+    n.out.dim[0] = i < depth ? WIDTH : 3;
+    n.bias = true;
+    n.unit = i;
+    CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_UNIFORM, &x));
+    if (i == depth) break;
+    snprintf(name, sizeof name, "gelu%d", i);
+    n = shoal_node_make(SHOAL_OP_GELU, name, x);
+    n.unit = i;
+    CHECK_OK(shoal_model_add(m, &n, SHOAL_INIT_ZERO, &x));
+  }
+  CHECK_OK(shoal_model_finish(m));
+  check_recomputing(backend, m);
+  CHECK_OK(shoal_model_copy(m, &less));
+  less->recompute = true;
+  rig a;
+  rig_open(&a, backend, less, BATCH, SHOAL_PLAN_TRAIN);
+  const shoal_repeated r = shoal_plan_repeated(a.plan);
+  const double s = WIDTH * BATCH * sizeof(float), l = 128; /* 3 outputs of each, at a multiple of 64 bytes */
+  CHECK_EQ(r.saved_bytes, (depth - 1) * s + l, "%d units on %s", depth, backend);
+  CHECK_EQ(r.macs, depth * (double)(WIDTH * WIDTH * BATCH), "%d units on %s", depth, backend);
+  rig_close(&a);
+  shoal_model_destroy(m);
+  shoal_model_destroy(less);
+}
+
 static void check_refusals(void)
 {
   shoal_model *m = rig_model("mlp", "model.widths=[4] model.norm=batch", &SHOAL_SHAPE(6), 3);
@@ -394,8 +471,11 @@ int main(void)
     "chain", "residual", "forks", "wide", "branches", "groups", "tokens", "tied"
   };
   for (int i = 0; i < 8; i++) {
-    for (int k = 0; k < 4; k++)
-      check_sharing(k / 2 ? "cpu" : "ref", networks[i], k % 2 ? SHOAL_PLAN_EVAL : SHOAL_PLAN_TRAIN);
+    for (int k = 0; k < 2; k++) {
+      check_sharing(k ? "cpu" : "ref", networks[i], SHOAL_PLAN_TRAIN, false);
+      check_sharing(k ? "cpu" : "ref", networks[i], SHOAL_PLAN_TRAIN, true);
+      check_sharing(k ? "cpu" : "ref", networks[i], SHOAL_PLAN_EVAL, false);
+    }
     shoal_model *m = rig_network(networks[i]);
     check_announcements("ref", m);
     check_announcements("cpu", m);
@@ -405,6 +485,8 @@ int main(void)
     check_measuring("cpu", m);
     check_samples("ref", m, 0);
     check_samples("cpu", m, 1e-5);
+    check_recomputing("ref", m);
+    check_recomputing("cpu", m);
     shoal_model_destroy(m);
   }
   static const struct {
@@ -415,7 +497,17 @@ int main(void)
     check_announcements("cpu", m);
     compare_backends(m, 3, 1e-3);
     check_samples("cpu", m, 1e-5);
+    check_recomputing("cpu", m);
     shoal_model_destroy(m);
+  }
+  shoal_model *gpt = rig_model("gpt", "model.width=16 model.heads=2 model.depth=3 model.tied=true model.dropout=0.2",
+                               &SHOAL_SHAPE(12), 11);
+  check_recomputing("ref", gpt);
+  check_recomputing("cpu", gpt);
+  shoal_model_destroy(gpt);
+  for (int depth = 2; depth < 12; depth += 3) {
+    check_recomputed_bytes("ref", depth);
+    check_recomputed_bytes("cpu", depth);
   }
   check_modes();
   check_addresses();

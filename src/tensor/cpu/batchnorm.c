@@ -284,8 +284,10 @@ static void finish_moments(const batchnorm_op *p, const shoal_op_args *a, int64_
     double delta = at[i * p->stored * 2] - mean;
     m2 += at[i * p->stored * 2 + 1] + (double)rows * delta * delta;
   }
-  a->stats[0][c] = (float)((1 - m) * a->stats[0][c] + m * mean);
-  a->stats[1][c] = (float)((1 - m) * a->stats[1][c] + m * m2 / (n - 1));
+  if (a->stats[0]) {
+    a->stats[0][c] = (float)((1 - m) * a->stats[0][c] + m * mean);
+    a->stats[1][c] = (float)((1 - m) * a->stats[1][c] + m * m2 / (n - 1));
+  }
   double *saved = a->saved;
   saved[c] = mean;
   saved[p->stored + c] = 1 / sqrt(m2 / n + p->op.desc.eps);

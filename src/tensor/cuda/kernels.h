@@ -344,7 +344,7 @@ typedef struct {
   int training, relu;
   double eps, momentum;
   const float *x, *scale, *shift; /* [channels] */
-  float *y, *mean, *var;          /* running statistics, [channels] */
+  float *y, *mean, *var;          /* running statistics, [channels]; in training NULL: they stay as they are */
   shoal_k_moments *saved;         /* [channels], in training */
 } shoal_k_batchnorm_args;
 typedef struct {

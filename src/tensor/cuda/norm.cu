@@ -38,6 +38,7 @@ SHOAL_KERNEL(batchnorm)
   }
   if (!a.training || threadIdx.x != 0) return;
   a.saved[c] = { mean, rate };
+  if (!a.mean) return;
   a.mean[c] = (float)((1 - a.momentum) * (double)a.mean[c] + a.momentum * mean);
   a.var[c] = (float)((1 - a.momentum) * (double)a.var[c] + a.momentum * (var * (double)count / (double)(count - 1)));
 }

@@ -44,6 +44,7 @@ static void update_running(const shoal_op *op, const shoal_op_args *a, int64_t c
                            double var)
 {
   double m = op->desc.momentum, unbiased = var * (double)count / (double)(count - 1);
+  if (!a->stats[0]) return;
   a->stats[0][c] = (float)((1 - m) * a->stats[0][c] + m * mean);
   a->stats[1][c] = (float)((1 - m) * a->stats[1][c] + m * unbiased);
 }

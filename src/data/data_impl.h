@@ -219,9 +219,9 @@ char *shoal_data_alien_cure(const shoal_alien *alien, const char *path);
 shoal_status shoal_data_refuse_alien(const char *path, const char *kind);
 /** The kind of import that a file, or those in a folder, looks like by the names: "csv"; "KIND" of a file that looks like none. */
 const char *shoal_import_guess_kind(const char *path);
-/** ERR_IO with the command that imports it if `path` is a folder or a file of another format than HDF5; OK if it is HDF5 or
- *  nothing that is recognised (recognise.c). */
-shoal_status shoal_data_refuse_source(const char *path);
+/** ERR_IO with the command that imports it, for `reader` if that is not NULL, if `path` is a folder or a file of another format than
+ *  HDF5; OK if it is HDF5 or nothing that is recognised (recognise.c). */
+shoal_status shoal_data_refuse_source(const char *path, const shoal_data_reader *reader);
 
 /* ---- importers: one per kind, called by import.c ---- */
 /* Which source is for which split, by its name. */

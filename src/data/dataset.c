@@ -247,7 +247,7 @@ static shoal_status look_for_samples(shoal_dataset *d)
 static shoal_status open_parts(shoal_dataset *d)
 {
   char host[SHOAL_HOST_NAME];
-  SHOAL_TRY(shoal_data_refuse_source(d->path));
+  SHOAL_TRY(shoal_data_refuse_source(d->path, NULL));
   SHOAL_TRY(shoal_error_append(shoal_h5_open(d->path, &d->file), " (host %s)", shoal_host_name(host)));
   SHOAL_TRY(shoal_data_match(d->file, d->path, d->alone, &d->names));
   SHOAL_TRY(look_for_samples(d));

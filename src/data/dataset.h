@@ -63,9 +63,15 @@ shoal_status shoal_dataset_open(const char *path, shoal_dataset **out);
 /** Opens several files as one data set (several.c); patterns such as "part-*.h5" stand for what they match, sorted by name.
  *  @return also ERR_USAGE if a file comes twice, ERR_IO if the files do not fit together */
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out);
+/** A network that is to predict: a file that has to be imported for it is refused with the command. */
+typedef struct {
+  const char *run; /* as it was typed, for --like */
+  bool text;       /* it reads tokens */
+} shoal_data_reader;
 /** The same for predictions: one file or all of them may have tests alone, which are then the test split, and no training split.
  *  ERR_USAGE if there is no sample. */
-shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, shoal_dataset **out);
+shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, const shoal_data_reader *reader,
+                                           shoal_dataset **out);
 /** The files that these names and patterns stand for, in the order of that data set.  ERR_IO. */
 shoal_status shoal_dataset_match(const char *const *patterns, size_t n, shoal_texts *out);
 /** The files of a data set, in order; of one in a single file that itself. */
@@ -111,8 +117,8 @@ const char *shoal_targets_name(const shoal_data_targets *t, size_t k, char *buf,
  *  see its samples in another scale or unit.  n as in shoal_dataset_scale. */
 void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std);
 
-/** Compares the names of features, one per line or NULL, with those that a model was trained on.  ERR_USAGE if both are the same in
- *  another order: what is read as one feature is another.  Warns if they differ otherwise: they may have been renamed.
+/** Compares the names of features, one per line or NULL, with those that a model was trained on.  ERR_USAGE if most of them differ, or
+ *  both are the same in another order: what is read as one feature is another.  Warns if a few differ: they may have been renamed.
  *  @param one, other  what the messages call the two */
 shoal_status shoal_features_compare(const char *one, const char *names, const char *other, const char *trained);
 

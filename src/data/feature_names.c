@@ -23,8 +23,8 @@ static char *list_names(const shoal_texts *t)
   return s.text;
 }
 
-/* Tables with another number of columns: which are missing, and which are too many. */
-static shoal_status refuse_count(const char *one, const shoal_texts *here, const char *other, const shoal_texts *there)
+/* Other tables, by the number of columns or by most of their names: which are missing, and which are too many. */
+static shoal_status refuse_others(const char *one, const shoal_texts *here, const char *other, const shoal_texts *there)
 {
   shoal_texts missing = { 0 }, more = { 0 };
   shoal_status st = SHOAL_OK;
@@ -34,11 +34,12 @@ static shoal_status refuse_count(const char *one, const shoal_texts *here, const
     if (!shoal_texts_have(there, here->at[i])) st = shoal_texts_add(&more, here->at[i]);
   if (st == SHOAL_OK) {
     char *lacks = missing.n ? list_names(&missing) : NULL, *has = more.n ? list_names(&more) : NULL;
-    st = SHOAL_FAIL(SHOAL_ERR_USAGE,
-                    "%s has %zu feature%s, %s has %zu%s%s%s%s: shoal data import csv with --like %s takes the same "
-                    "columns from its table",
-                    one, here->n, here->n == 1 ? "" : "s", other, there->n, lacks ? "; missing: " : "",
-                    lacks ? lacks : "", has ? "; not known there: " : "", has ? has : "", other);
+    st = SHOAL_FAIL(
+        SHOAL_ERR_USAGE,
+        "%s has %zu feature%s, %s has %zu%s%s%s%s: shoal data import csv TABLE --like %s -o NEW.h5 takes the "
+        "same columns from its table",
+        one, here->n, here->n == 1 ? "" : "s", other, there->n, lacks ? "; missing: " : "", lacks ? lacks : "",
+        has ? "; not known there: " : "", has ? has : "", other);
     free(lacks);
     free(has);
   }
@@ -47,11 +48,20 @@ static shoal_status refuse_count(const char *one, const shoal_texts *here, const
   return st;
 }
 
+/* Whether most of `here` are not among `there`, sorted. */
+static bool most_differ(const shoal_texts *here, const shoal_texts *there)
+{
+  size_t unknown = 0;
+  for (size_t i = 0; i < here->n; i++)
+    unknown += bsearch(&here->at[i], there->at, there->n, sizeof *there->at, by_name) == NULL;
+  return 2 * unknown > here->n;
+}
+
 static shoal_status compare(const char *one, shoal_texts *here, const char *other, shoal_texts *there)
 {
   size_t at = 0;
   char a[80], b[80];
-  if (here->n != there->n) return refuse_count(one, here, other, there);
+  if (here->n != there->n) return refuse_others(one, here, other, there);
   while (at < here->n && strcmp(here->at[at], there->at[at]) == 0) at++;
   if (at == here->n) return SHOAL_OK;
   shoal_show(here->at[at], a, sizeof a);
@@ -68,6 +78,8 @@ static shoal_status compare(const char *one, shoal_texts *here, const char *othe
         "%s has the features of %s in another order: number %zu is \"%s\" here and \"%s\" there; write its columns in "
         "the order %s, and import it again",
         one, other, at, a, b, order);
+  else if (most_differ(here, there))
+    st = refuse_others(one, here, other, there);
   else
     shoal_warn("%s: feature %zu is called \"%s\", that of %s \"%s\": are they the same?", one, at, a, other, b);
   free(order);

@@ -38,7 +38,7 @@ shoal_status shoal_like_read(const char *path, shoal_like_reader read, void *out
   reading r = { path, read, out };
   shoal_status tried = SHOAL_OK;
   char place[SHOAL_CHILD_PLACE];
-  SHOAL_TRY(shoal_data_refuse_source(path));
+  SHOAL_TRY(shoal_data_refuse_source(path, NULL));
   SHOAL_CHECK(shoal_survives(read_all, &r, TRY_S, shoal_memory_limit(), place, &tried), SHOAL_ERR_IO,
               "%s is damaged: HDF5 crashes on it, or does not come to an end%s%s", path, place[0] ? ", at " : "",
               place);

@@ -209,7 +209,47 @@ static bool is_text(const unsigned char *head, size_t n)
   return n > 0 && odd == 0;
 }
 
-static format recognise(const unsigned char *head, size_t n)
+/* Separators outside of quotes in a line without its end. */
+static size_t count_separators(const char *line, size_t n, char separator)
+{
+  size_t found = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < n; i++) {
+    quoted ^= line[i] == '"';
+    found += line[i] == separator && !quoted;
+  }
+  return found;
+}
+
+/* Whether three of four lines have as many of this separator as the first one.  Prose has some, here and there. */
+static bool is_separated(const char *text, char separator)
+{
+  size_t lines = 0, alike = 0, first = 0;
+  for (const char *at = text; *at; at += strspn(at, "\r\n")) {
+    const size_t n = strcspn(at, "\r\n"), found = count_separators(at, n, separator);
+    if (lines > 0 && !at[n]) break; /* cut off */
+    if (lines++ == 0) first = found;
+    alike += found == first;
+    at += n;
+  }
+  return first > 0 && 4 * alike >= 3 * lines;
+}
+
+/* By its lines; UTF-16 of plain characters has zeros between them. */
+static bool is_table(const unsigned char *head, size_t n)
+{
+  static const char separators[] = ",;\t|";
+  char text[HEAD + 1];
+  size_t length = 0;
+  for (size_t i = 0; i < n; i++)
+    if (head[i]) text[length++] = (char)head[i];
+  text[length] = '\0';
+  for (const char *s = separators; *s; s++)
+    if (is_separated(text, *s)) return true;
+  return false;
+}
+
+static format recognise(const char *path, const unsigned char *head, size_t n)
 {
   static const struct {
     const char *magic;
@@ -225,7 +265,7 @@ static format recognise(const unsigned char *head, size_t n)
   for (size_t i = 0; i < SHOAL_COUNT(known); i++)
     if (begins(head, n, 0, known[i].magic, known[i].length)) return known[i].format;
   if (!is_text(head, n)) return (format){ NULL, NULL };
-  bool table = memchr(head, ',', n) || memchr(head, ';', n) || memchr(head, '\t', n) || memchr(head, '|', n);
+  const bool table = strcmp(shoal_import_guess_kind(path), "csv") == 0 || is_table(head, n);
   return table ? (format){ "a CSV file", "csv" } : (format){ "text", "text" };
 }
 
@@ -240,19 +280,37 @@ static bool lists_files(const unsigned char *head, size_t n)
   return ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".hdf5") == 0) && shoal_path_exists(line);
 }
 
-shoal_status shoal_data_refuse_source(const char *path)
+/* The command that makes a data set of it, which the network reads if there is one.  A table is text, too. */
+static shoal_status refuse_format(const char *path, const format *f, const shoal_data_reader *reader)
+{
+  const bool folder = !f->kind, text = !folder && strcmp(f->kind, "text") == 0;
+  const bool table = !folder && strcmp(f->kind, "csv") == 0;
+  const char *kind = folder ? shoal_import_guess_kind(path) : f->kind;
+  char word[SHOAL_WORD], run[SHOAL_WORD];
+  if (reader && reader->text) {
+    SHOAL_CHECK(folder || text || table, SHOAL_ERR_IO, "%s is %s, and the network of %s reads text: give it a text",
+                path, f->what, reader->run);
+    kind = "text";
+  }
+  SHOAL_CHECK(!reader || reader->text || !text, SHOAL_ERR_IO,
+              "%s is text, and the network of %s reads none: give it samples like those that it was trained on", path,
+              reader->run);
+  const bool like = reader && (strcmp(kind, "csv") == 0 || strcmp(kind, "images") == 0);
+  return SHOAL_FAIL(
+      SHOAL_ERR_IO, "%s is %s, not an HDF5 data set: make one of %s with shoal data import %s %s%s%s -o NAME.h5%s",
+      path, f->what, folder ? "its files" : "it", kind, shoal_shell_word(path, word), like ? " --like " : "",
+      like ? shoal_shell_word(reader->run, run) : "", folder && !reader ? " (-h lists the kinds)" : "");
+}
+
+shoal_status shoal_data_refuse_source(const char *path, const shoal_data_reader *reader)
 {
   unsigned char head[HEAD];
-  char word[SHOAL_WORD];
   struct stat info;
   size_t n = 0;
   bool packed;
   shoal_error ignored;
-  SHOAL_CHECK(
-      stat(path, &info) != 0 || !S_ISDIR(info.st_mode), SHOAL_ERR_IO,
-      "%s is a folder, not a data set: make one of its files with shoal data import %s %s -o NAME.h5 (-h lists the "
-      "kinds)",
-      path, shoal_import_guess_kind(path), shoal_shell_word(path, word));
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    return refuse_format(path, &(format){ "a folder", NULL }, reader);
   if (read_head(path, head, &n, &packed) != SHOAL_OK) {
     shoal_error_take(&ignored); /* opening it as HDF5 says what is wrong */
     return SHOAL_OK;
@@ -264,9 +322,6 @@ shoal_status shoal_data_refuse_source(const char *path)
       !lists_files(head, n), SHOAL_ERR_IO,
       "%s is a list of files: data.file takes them as they are, as in data: { file: [a.h5, b.h5] }, or by a pattern",
       path);
-  format f = recognise(head, n);
-  SHOAL_CHECK(!f.what, SHOAL_ERR_IO,
-              "%s is %s, not an HDF5 data set: make one of it with shoal data import %s %s -o NAME.h5", path, f.what,
-              f.kind, shoal_shell_word(path, word));
-  return SHOAL_OK;
+  format f = recognise(path, head, n);
+  return f.what ? refuse_format(path, &f, reader) : SHOAL_OK;
 }

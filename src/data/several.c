@@ -343,11 +343,15 @@ static shoal_status open_one(const char *path, bool trains, shoal_dataset **out)
   return SHOAL_FAIL(SHOAL_ERR_USAGE, "%s has no samples: there is nothing to predict", path);
 }
 
-static shoal_status open_all(const char *const *patterns, size_t n, bool trains, shoal_dataset **out)
+/* reader: NULL to train. */
+static shoal_status open_all(const char *const *patterns, size_t n, const shoal_data_reader *reader,
+                             shoal_dataset **out)
 {
+  const bool trains = !reader;
   shoal_texts l = { 0 };
   shoal_dataset *d = NULL;
   shoal_status st = shoal_dataset_match(patterns, n, &l);
+  for (size_t i = 0; reader && st == SHOAL_OK && i < l.n; i++) st = shoal_data_refuse_source(l.at[i], reader);
   if (st != SHOAL_OK) goto done;
   if (l.n == 1) {
     st = open_one(l.at[0], trains, out);
@@ -370,12 +374,13 @@ done:
 
 shoal_status shoal_dataset_open_all(const char *const *patterns, size_t n, shoal_dataset **out)
 {
-  return open_all(patterns, n, true, out);
+  return open_all(patterns, n, NULL, out);
 }
 
-shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, shoal_dataset **out)
+shoal_status shoal_dataset_open_to_predict(const char *const *patterns, size_t n, const shoal_data_reader *reader,
+                                           shoal_dataset **out)
 {
-  return open_all(patterns, n, false, out);
+  return open_all(patterns, n, reader, out);
 }
 
 size_t shoal_dataset_files(const shoal_dataset *d)

@@ -135,7 +135,7 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   const double *mean, *std;
   char word[SHOAL_WORD];
   size_t scales;
-  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &p->set));
+  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &(shoal_data_reader){ .run = a->model }, &p->set));
   const shoal_data_info *info = shoal_dataset_info(p->set);
   SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
                                    trained->feature_names));

@@ -28,7 +28,8 @@ typedef struct {
 
 static shoal_status open_text(const shoal_predict_args *a, const shoal_network *n, reading *r)
 {
-  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &r->set));
+  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &(shoal_data_reader){ .run = a->model, .text = true },
+                                          &r->set));
   const shoal_data_info *info = shoal_dataset_info(r->set);
   SHOAL_CHECK(
       info->kind == SHOAL_DATA_TEXT, SHOAL_ERR_USAGE,

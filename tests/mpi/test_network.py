@@ -133,6 +133,12 @@ def test_network_text(tmp_path, monkeypatch):
     of_text = json.loads(shoal("predict", "runs/one", "text.h5", "--json").stdout)
     assert (of_text["tokens"], of_text["split"], of_text["without_prediction"]) == (8 * n, "test", 0), of_text
     assert [of_text[k] for k in ("loss", "perplexity", "bits", "bits_per_byte")] == pytest.approx([loss, np.exp(loss), *2 * [loss / np.log(2)]], rel=1e-5), of_text
+    with open("prose.txt", "w") as f:
+        f.write("Late, and in the rain, the boats came home.\nNobody spoke.\n")
+    with open("t.csv", "w") as f:
+        f.write("a,b\n1,2\n")
+    for name, what in (("prose.txt", "text"), ("t.csv", "a CSV file")):
+        assert_one_error(shoal("predict", "runs/one", name, code=7), f"{name} is {what}, not", f"shoal data import text {name} -o NAME.h5")
     draw = lambda *options: subprocess.check_output([program(), "predict", "runs/one", "--prompt", "it", *options])[:-1]
     drawn = [draw("--generate", "300", "--seed", s) for s in "112"]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0].startswith(b"it"), drawn

@@ -463,6 +463,9 @@ def test_refusals(named):
     shoal(*"data synth blobs -o blobs.h5 --train 10 --test 0 --features 5".split())
     with h5py.File("old.h5", "w"):
         pass
+    os.mkdir("pics")
+    with open("a.txt", "w") as f:
+        f.write("Late, and in the rain, the boats came home.\nNobody spoke.\n")
     with h5py.File("nothing.h5", "w") as f, h5py.File("bare.h5", "w") as g:
         f["test/x"], f["test/y"], g["test/x"] = np.zeros((0, 2), "f4"), np.zeros(0, "i4"), np.zeros((3, 2), "f4")
     with h5py.File("new.h5") as f, h5py.File("less.h5", "w") as g:
@@ -472,7 +475,11 @@ def test_refusals(named):
     assert not os.path.exists("model.pt")
     for words, code, text in ((["runs/r", "blobs.h5"], 2, "samples of blobs.h5 have the shape [5], the model was trained on [2]"),
                               (["runs/r", "less.h5"], 2, "less.h5 has 1 feature, runs/r/ckpt/"),
-                              (["runs/r", "less.h5"], 2, "missing: b: shoal data import csv with --like runs/r/ckpt/"),
+                              (["runs/r", "less.h5"], 2, "missing: b: shoal data import csv TABLE --like runs/r/ckpt/"),
+                              (["runs/r", "new.csv"], 7, "new.csv is a CSV file, not an HDF5 data set: make one of it with shoal data import csv "
+                                                         "new.csv --like runs/r -o NAME.h5"),
+                              (["runs/r", "pics"], 7, "make one of its files with shoal data import images pics --like runs/r -o NAME.h5"),
+                              (["runs/r", "a.txt"], 7, "a.txt is text, and the network of runs/r reads none"),
                               (["runs/r", "nothing.h5"], 2, "nothing.h5 has no samples: there is nothing to predict"),
                               (["runs/r", "bare.h5"], 7, "/test/y is expected; for predictions any class does"),
                               (["runs/none", "trees.h5"], 7, "runs/none"), (["runs", "trees.h5"], 7, "runs holds no checkpoint"),
@@ -501,9 +508,11 @@ def test_other_units(named, change, words):
 
 def test_feature_order(work):
     """A table with its columns in another order has the same shape: refused by the names of its columns, in predictions and where a
-    run begins with weights; one that was renamed is warned of.  Repacking keeps the names; files without names are not compared."""
+    run begins with weights, and so is one of other columns; one that was renamed is warned of.  Repacking keeps the names; files
+    without names are not compared."""
     x = np.random.default_rng(1).standard_normal((40, 2))
-    for name, header, columns in (("a", "a,b,y", (0, 1)), ("order", "b,a,y", (1, 0)), ("renamed", "length,b,y", (0, 1)), ("plain", "", (0, 1))):
+    for name, header, columns in (("a", "a,b,y", (0, 1)), ("order", "b,a,y", (1, 0)), ("renamed", "length,b,y", (0, 1)), ("other", "length,mass,y", (0, 1)),
+                                  ("plain", "", (0, 1))):
         with open(f"{name}.csv", "w") as f:
             f.write(f"{header}\n" + "".join(f"{r[columns[0]]:.4f},{r[columns[1]]:.4f},{r[0] > 0:d}\n" for r in x))
         shoal("data", "import", "csv", f"{name}.csv", "-o", f"{name}.h5")
@@ -516,6 +525,8 @@ def test_feature_order(work):
     assert_one_error(shoal("data", "inspect", "a.h5", "order.h5", code=2), words)
     r = train(2, "w", *base, *sets(data__file="order.h5", model__weights=newest("r")), "-q", code=2)
     assert r.stderr.count(words) == 1, r.stderr
+    assert_one_error(shoal("predict", "runs/r", "other.h5", code=2), "other.h5 has 2 features, runs/r/ckpt/",
+                     f"; missing: a, b; not known there: length, mass: shoal data import csv TABLE --like {newest('r')} -o NEW.h5 takes the same")
     warned = 'renamed.h5: feature 0 is called "length", that of runs/r/ckpt'
     assert shoal("predict", "runs/r", "renamed.h5").stderr.count(warned) == 1
     assert train(2, "v", *base, *sets(data__file="renamed.h5", model__weights=newest("r")), "-q").stderr.count(warned) == 1

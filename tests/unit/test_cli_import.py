@@ -788,6 +788,8 @@ SOURCES = (  # contents of a file that is no data set, words of the message
     (gzip.compress(ROWS.encode()), "is a CSV file"),
     ("a;b\n1;2\n".encode("utf-16"), "is a CSV file"),
     (b"one line\nanother\n", "is text, not an HDF5 data set: make one of it with shoal data import text source"),
+    ("Late, and in the rain, the boats,\none by one, came home; nobody\n\nspoke.\n".encode(), "is text, not an HDF5 data set"),
+    ('name,word\n"Lee, Ann",a\n"Ek, Bo",b\n'.encode(), "is a CSV file"),
     (struct.pack(">4B3I", 0, 0, 8, 3, 1, 2, 2) + bytes(4), "is IDX images, not an HDF5 data set"),
     (bytes(range(256)), "is not an HDF5 file"),
 )

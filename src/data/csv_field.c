@@ -2,6 +2,7 @@
 #include "data/csv_field.h"
 #include "base/mem.h"
 #include "data/csv_command.h"
+#include "data/csv_date.h"
 #include "data/csv_number.h"
 #include <ctype.h>
 #include <math.h>
@@ -81,7 +82,7 @@ bool shoal_csv_is_list(const char *text)
   return numbers > 2;
 }
 
-static bool is_truth(const char *text)
+bool shoal_csv_is_truth(const char *text)
 {
   static const char *const truth[] = { "true", "false", "yes", "no" };
   return is_one_of(text, truth, SHOAL_COUNT(truth));
@@ -103,20 +104,41 @@ static bool is_minus(const char *sign)
   return (unsigned char)sign[0] == 0xe2 && (unsigned char)sign[1] != 0x82;
 }
 
-/* Two or more signs of dates and times, each behind a digit, and else digits, blanks and a few letters: "2020-01-31",
- * "31/01/2020 12:30", "2020-01-31T12:30:00Z"; also "31.01.2020". */
-bool shoal_csv_is_date(const char *text)
+/* A unit: letters behind the number, or "°C" and the like. */
+static bool is_unit(const char *text)
 {
-  size_t signs = 0, letters = 0;
-  if (!isdigit((unsigned char)*text)) return false;
-  const size_t day = strspn(text, "0123456789"), month = text[day] == '.' ? strspn(text + day + 1, "0123456789") : 0;
-  if (day <= 2 && month > 0 && month <= 2 && text[day + 1 + month] == '.')
-    return strspn(text + day + month + 2, "0123456789") >= 2;
-  for (const char *at = text + 1; *at; at++) {
-    signs += strchr("-/:", *at) != NULL && isdigit((unsigned char)at[-1]);
-    letters += isalpha((unsigned char)*at) != 0;
+  size_t letters = 0;
+  for (const char *c = text; *c; c++) {
+    letters += isalpha((unsigned char)*c) != 0;
+    if (!isalpha((unsigned char)*c) && (unsigned char)*c < 0x80 && *c != '/') return false;
   }
-  return signs >= 2 && letters <= 4;
+  return letters > 0;
+}
+
+bool shoal_csv_beside_number(const shoal_csv_dialect *d, const char *text, char out[16])
+{
+  char rest[64];
+  const char *sign = decoration(text);
+  double unused;
+  size_t n = strlen(text), bytes, from = 0;
+  if (n >= sizeof rest) return false;
+  if (sign && is_minus(sign)) return false;
+  strcpy(rest, text);
+  if (sign) {
+    char *at = strstr(rest, sign);
+    bytes = strlen(sign);
+    snprintf(out, 16, "%s", sign);
+    memmove(at, at + bytes, strlen(at + bytes) + 1);
+  } else {
+    from = strspn(text, "+-0123456789., '");
+    bytes = n - from;
+    if (from == 0 || bytes == 0 || bytes >= 16 || !is_unit(text + from)) return false;
+    strcpy(out, text + from);
+    rest[from] = '\0';
+  }
+  n = strlen(rest);
+  while (n > 0 && rest[n - 1] == ' ') rest[--n] = '\0';
+  return shoal_csv_number(d, rest + strspn(rest, " "), &unused, NULL);
 }
 
 /* As accountants write -1.5. */
@@ -174,88 +196,64 @@ static const char *or_drop(const shoal_csv_layout *l, size_t column, char out[64
   return out;
 }
 
-static void explain_gap(const shoal_csv_layout *l, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
+/* Behind what a field is, which is no number: what makes numbers of it, and of all columns that hold something else. */
+static void add_command(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, shoal_str *out)
+{
+  char drop[64];
+  shoal_csv_explain_command(l, out);
+  if (guessed && !l->like && l->holds[f->column] != SHOAL_CSV_NUMBERS)
+    shoal_str_add(out, "; or name the column as --label %zu if it is the label", f->column + 1);
+  if (others_have_numbers(l, f->column))
+    shoal_str_add(out, "%s%s", l->words.len ? l->words.text : "; or",
+                  l->words.len ? "" : or_drop(l, f->column, drop) + 4);
+  if (l->label == SHOAL_CSV_NO_LABEL && !l->like && !l->targets)
+    shoal_str_add(out, "; for predictions by a model give --like RUN, and its columns are made");
+}
+
+static void explain_by_command(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, const char *what,
+                               char out[SHOAL_CSV_REASON])
+{
+  shoal_str text = { 0 };
+  add_command(l, guessed, f, &text);
+  snprintf(out, SHOAL_CSV_REASON, "%s; features are numbers: %s", what, text.text);
+  shoal_str_free(&text);
+}
+
+static void explain_gap(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
   char drop[64] = "";
+  const char *what = !f->text[0]                        ? "is empty"
+                     : result_of(f->text) == RESULT_NAN ? "is not a number (NaN), which marks a missing value"
+                                                        : "marks a missing value";
+  if (l->odd) {
+    shoal_str both = { 0 };
+    shoal_str_add(&both, "%s, which --missing mean fills, and %zu other column%s no numbers", what, l->odd,
+                  l->odd == 1 ? " holds" : "s hold");
+    explain_by_command(l, guessed, f, both.text, out);
+    shoal_str_free(&both);
+    return;
+  }
   if (others_have_numbers(l, f->column)) snprintf(drop, sizeof drop, ", --drop %zu the column", f->column + 1);
   const bool none = l->label == SHOAL_CSV_NO_LABEL && !l->like;
   snprintf(out, SHOAL_CSV_REASON,
-           "%s; features are numbers: %s--missing mean fills such fields%s, --missing drop leaves their rows out%s",
-           !f->text[0]                        ? "is empty"
-           : result_of(f->text) == RESULT_NAN ? "is not a number (NaN), which marks a missing value"
-                                              : "marks a missing value",
-           none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "", drop);
-}
-
-/* A reason that ends with a command and what else could be done. */
-static void explain_by_command(const char *what, shoal_str *command, const char *otherwise, char out[SHOAL_CSV_REASON])
-{
-  snprintf(out, SHOAL_CSV_REASON, "%s, as %s%s", what, command->text, otherwise);
-  shoal_str_free(command);
-}
-
-static void explain_list(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *drop,
-                         char out[SHOAL_CSV_REASON])
-{
-  shoal_str command = { 0 };
-  shoal_csv_command_lists(l, f->path, &command);
-  explain_by_command("is a list in one field; a feature is one number: give each a column", &command, drop, out);
-}
-
-static void explain_date(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *drop,
-                         char out[SHOAL_CSV_REASON])
-{
-  shoal_str command = { 0 };
-  char what[256];
-  const bool clock = !strpbrk(f->text, "-/.");
-  shoal_csv_command_dates(l, f->path, f->column, f->text, &command);
-  snprintf(what, sizeof what, "looks like a %s; features are numbers: write %s%s", clock ? "time" : "date",
-           clock ? "hours" : "days since 1970", shoal_csv_command_order(&command));
-  explain_by_command(what, &command, drop, out);
+           "%s; features are numbers: %s--missing mean fills such fields%s, --missing drop leaves their rows out%s%s",
+           what, none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "",
+           drop, f->slips ? f->slips : "");
 }
 
 /* One field among numbers. */
-static void explain_slip(const shoal_csv_wrong *f, const char *file, const char *drop, char out[SHOAL_CSV_REASON])
+static void explain_slip(const shoal_csv_wrong *f, const char *drop, char out[SHOAL_CSV_REASON])
 {
-  char row[SHOAL_WORD + 64] = "";
-  if (f->line) snprintf(row, sizeof row, ", as sed %zud %s >NEW does", f->line, file);
-  snprintf(out, SHOAL_CSV_REASON, "is not a number, and the fields above it are: correct it, or remove the row%s%s",
-           row, drop);
-}
-
-/* Whether a column is in a list such as that of columns with words in the first rows. */
-static bool is_listed(const shoal_str *list, size_t column)
-{
-  for (const char *at = list->text; at && *at; at += strspn(at, ", ")) {
-    char *end;
-    if (strtoul(at, &end, 10) == column) return true;
-    at = end;
-  }
-  return false;
-}
-
-/* What the command that makes columns of words does to others: " (where words hardly come again, none, and ... left out: 1, "id")". */
-static void tell_others(const shoal_csv_layout *l, shoal_str *out)
-{
-  enum { MOST = 3 };
-  size_t n = 0;
-  char text[80];
-  for (size_t i = 0; i < l->columns; i++) {
-    if (!is_listed(&l->many, i) || n++ > MOST) continue;
-    shoal_str_add(out, "%s%s", n == 1 ? " (where words hardly come again, none, and the column is left out: " : "; ",
-                  n > MOST ? "..." : shoal_csv_column_text(l, i, text, sizeof text));
-  }
-  if (n) shoal_str_add(out, ")");
-  if (l->dates.len)
-    shoal_str_add(out, ", while dates stay (column %.40s: the next import prints what makes days since 1970 of them)",
-                  l->dates.text);
+  char gaps[80] = "";
+  if (f->gaps)
+    snprintf(gaps, sizeof gaps, "; --missing mean fills %zu other field%s without a value", f->gaps,
+             f->gaps == 1 ? "" : "s");
+  snprintf(out, SHOAL_CSV_REASON, "is not a number, and the fields above it are: %s%s%s", f->slips, drop, gaps);
 }
 
 static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
 {
-  enum { MOST = 400 }; /* of columns in a command */
-  char drop[64], otherwise[SHOAL_CSV_REASON / 2], label[96] = "";
-  shoal_str command = { 0 };
+  char drop[64], label[96] = "";
   const bool others = others_have_numbers(l, f->column);
   if (shoal_csv_is_target(l, f->column)) {
     snprintf(out, SHOAL_CSV_REASON,
@@ -265,25 +263,8 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
   }
   if (guessed && !l->like)
     snprintf(label, sizeof label, ", or name the column as --label %zu if it is the label", f->column + 1);
-  snprintf(otherwise, sizeof otherwise, "%s%s%s", label, or_drop(l, f->column, drop),
-           l->words.len && others ? l->words.text : "");
-  if (l->text[f->column] && !l->few.len) { /* else it is mostly names */
-    shoal_csv_command_text(l, f->path, f->column, &command);
-    explain_by_command("is text; features are numbers: give each of its 1000 most frequent words a column of 1 and 0",
-                       &command, otherwise, out);
-  } else if (l->few.len && !l->like && l->few.len + l->many.len < MOST &&
-             (is_listed(&l->few, f->column) || is_listed(&l->many, f->column))) {
-    shoal_csv_command_words(l, f->path, &command);
-    shoal_str what = { 0 };
-    shoal_str_add(&what, "is not a number; features are numbers: give each %s a column of 1 and 0",
-                  l->many.len || strchr(l->few.text, ',') ? "value of the columns with words" : "of its values");
-    tell_others(l, &what);
-    explain_by_command(what.text, &command, otherwise, out);
-    shoal_str_free(&what);
-  } else {
-    snprintf(out, SHOAL_CSV_REASON, "is not a number; features are numbers: write what matters of it as a number%s",
-             otherwise);
-  }
+  snprintf(out, SHOAL_CSV_REASON, "is not a number; features are numbers: write what matters of it as a number%s%s%s",
+           label, or_drop(l, f->column, drop), l->words.len && others ? l->words.text : "");
 }
 
 static void explain_infinite(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file,
@@ -321,8 +302,13 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   char word[SHOAL_WORD], drop[64], *end;
   const char *text = f->text, *file = shoal_shell_word(f->path, word), *sign = decoration(text);
   or_drop(l, f->column, drop);
+  const shoal_csv_holds kind = l->holds[f->column];
+  bool others = false; /* columns that hold something else than numbers, and another thing than this */
+  for (size_t i = 0; i < l->columns; i++)
+    others |= l->holds[i] != SHOAL_CSV_NUMBERS &&
+              (l->holds[i] != kind || (l->form[i] && strcmp(l->form[i], l->form[f->column]) != 0));
   if (!text[0] || shoal_csv_marks_gap(text))
-    explain_gap(l, f, out);
+    explain_gap(l, guessed, f, out);
   else if ((f->number && !isfinite(f->value)) || result_of(text) == RESULT_INFINITE)
     explain_infinite(l, f, file, out);
   else if (f->number || (isinf(strtod(text, &end)) && end > text && !*end))
@@ -335,7 +321,9 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
         "has underscores between its digits: remove them, as sed ':a;s/\\([0-9]\\)_\\([0-9]\\)/\\1\\2/;ta' %s >NEW "
         "does%s",
         file, drop);
-  else if (is_truth(text))
+  else if (shoal_csv_is_truth(text) && others)
+    explain_by_command(l, guessed, f, "is a truth value", out);
+  else if (shoal_csv_is_truth(text))
     snprintf(out, SHOAL_CSV_REASON,
              "is a truth value; features are numbers: write 1 and 0, as sed "
              "'s/\\<true\\>\\|\\<yes\\>/1/Ig;s/\\<false\\>\\|\\<no\\>/0/Ig' %s >NEW does in all columns%s",
@@ -343,12 +331,14 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   else if (sign && is_minus(sign))
     snprintf(out, SHOAL_CSV_REASON,
              "has a minus that is not the one of keyboards: write that, as sed 's/%s/-/g' %s >NEW does", sign, file);
+  else if (sign && others)
+    explain_by_command(l, guessed, f, "has a sign that is no part of a number", out);
   else if (sign)
     snprintf(out, SHOAL_CSV_REASON,
              "has a sign that is no part of a number: remove it, as sed 's/%s//g' %s >NEW does%s",
              *sign == '$' ? "[$]" : sign, file, drop);
-  else if (shoal_csv_is_date(text))
-    explain_date(l, f, drop, out);
+  else if (kind == SHOAL_CSV_DATES || kind == SHOAL_CSV_TIMES)
+    explain_by_command(l, guessed, f, kind == SHOAL_CSV_TIMES ? "looks like a time" : "looks like a date", out);
   else if (is_formula(text))
     snprintf(out, SHOAL_CSV_REASON,
              "is a formula that keeps a text in a spreadsheet: write what is in it alone, as sed "
@@ -359,6 +349,8 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "has an exponent as Fortran writes it: write E for D, as sed "
              "'s/\\([0-9][.,]\\{0,1\\}\\)[dD]\\([-+]\\{0,1\\}[0-9]\\)/\\1E\\2/g' %s >NEW does",
              file);
+  else if (kind == SHOAL_CSV_SIGNS)
+    explain_by_command(l, guessed, f, "is not a number alone", out);
   else if (is_with_more(text))
     snprintf(out, SHOAL_CSV_REASON,
              "is not a number alone; features are numbers: leave that out which is beside the number (a unit, a "
@@ -369,10 +361,12 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
              "is in parentheses, which stand for a minus in accounts: write -%.*s, as sed "
              "'s/(\\([0-9.,]*\\))/-\\1/g' %s >NEW does",
              (int)strlen(text) - 2, text + 1, file);
-  else if (shoal_csv_is_list(text))
-    explain_list(l, f, drop, out);
-  else if (l->numeric[f->column] && f->below && !l->words.len)
-    explain_slip(f, file, drop, out);
+  else if (kind == SHOAL_CSV_LISTS)
+    explain_by_command(l, guessed, f, "is a list in one field", out);
+  else if (kind != SHOAL_CSV_NUMBERS && !l->like)
+    explain_by_command(l, guessed, f, kind == SHOAL_CSV_TEXT ? "is text" : "is not a number", out);
+  else if (f->slips)
+    explain_slip(f, drop, out);
   else
     explain_words(l, guessed, f, out);
   return out;

@@ -11,15 +11,18 @@ bool shoal_csv_marks_gap(const char *text);
  *  as pixels are. */
 bool shoal_csv_is_list(const char *text);
 
-/** Whether it is a date or a time in digits: "2020-01-31", "31.01.2020 12:30", "12:30:00". */
-bool shoal_csv_is_date(const char *text);
+/** Whether it is "true", "no" or the like. */
+bool shoal_csv_is_truth(const char *text);
+/** What is beside the only number in a field: the sign of a currency, "%", or a unit such as "kg".  False if there is none. */
+bool shoal_csv_beside_number(const shoal_csv_dialect *d, const char *text, char out[16]);
 
-enum { SHOAL_CSV_REASON = 1024 + SHOAL_WORD };
+enum { SHOAL_CSV_REASON = 3072 + SHOAL_WORD };
 typedef struct {
   const char *path, *text; /* of the file, of the field */
-  size_t column, line;     /* line: of its row, if that is on one line; else 0 */
-  bool below;              /* rows were read before */
-  bool number;             /* it is one, of this value, but none of f32 */
+  size_t column;
+  const char *slips; /* how to mend all fields that are none among numbers, if this or another one is so; else NULL */
+  size_t gaps;       /* then, fields of the file that have no value */
+  bool number;       /* it is one, of this value, but none of f32 */
   double value;
 } shoal_csv_wrong;
 /** The end of a sentence that begins with the field: "is empty; features are numbers: --missing mean ...".  Its commands work as

@@ -115,20 +115,22 @@ static shoal_status add_known(const shoal_csv_probe *p, const shoal_csv_layout *
                               shoal_str *command, bool *all)
 {
   shoal_str words = { 0 };
-  shoal_csv_known known = { .text = l->columns };
+  shoal_csv_known known = { 0 };
+  shoal_str texts = { 0 };
   size_t made = 0;
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &known.dates));
-  for (size_t i = 0; i < l->columns; i++) {
-    if (l->place[i] != SIZE_MAX)
-      known.dates[i] = shoal_csv_find_date(p, i);
-    else if (known.text == l->columns && shoal_csv_are_texts(p, i, 2))
-      known.text = i;
-  }
+  for (size_t i = 0; i < l->columns; i++)
+    if (l->place[i] != SIZE_MAX) known.dates[i] = shoal_csv_find_dates(p, i);
+  for (size_t least = 4; least > 1 && !texts.len;
+       least -= 2) /* words in most of their fields, as where the model learnt */
+    for (size_t i = 0; i < l->columns && (least == 4 || !texts.len); i++)
+      if (l->place[i] == SIZE_MAX && shoal_csv_are_texts(p, i, least))
+        shoal_str_add(&texts, "%s%zu", texts.len ? ", " : "", i);
   bool text = false;
   for (size_t k = 0; k < missing->n; k++) {
     const char *feature = missing->at[k];
     const size_t n = find_origin(p, l, feature);
-    const bool word = !n && known.text < l->columns && is_made_of(feature, "word");
+    const bool word = !n && texts.len && is_made_of(feature, "word");
     char *name = shoal_strdup_printf("\"%.*s\"", (int)n, feature);
     const bool plain = n && !memchr(feature, '"', n) && !memchr(feature, '\'', n) && !memchr(feature, '\\', n);
     if (plain && !(words.len && strstr(words.text, name))) shoal_str_add(&words, "%s%s", words.len ? ", " : "", name);
@@ -136,11 +138,13 @@ static shoal_status add_known(const shoal_csv_probe *p, const shoal_csv_layout *
     text |= word;
     made += plain || word;
   }
-  if (!text) known.text = l->columns;
+  known.texts = text ? texts.text : "";
   known.words = words.len ? words.text : "";
   if (made) shoal_csv_command_known(l, p->path, p->like->path, &known, command);
   *all = made == missing->n;
   shoal_str_free(&words);
+  shoal_str_free(&texts);
+  for (size_t i = 0; i < l->columns; i++) free(known.dates[i]);
   free(known.dates);
   return SHOAL_OK;
 }
@@ -171,7 +175,10 @@ static shoal_status refuse_missing(const shoal_csv_probe *p, const shoal_csv_lay
                     command.len && !all ? "; those of words: " : "",
                     command.len ? "make columns of 1 and 0 of its words, as those of the model were made" : "",
                     command.len ? shoal_csv_command_order(&command) : "", command.len ? ", as " : "");
-  if (command.len) st = shoal_error_append(st, "%s", command.text);
+  char word[SHOAL_WORD];
+  if (command.len)
+    st = shoal_error_append(st, "%s, and shoal data import csv NEW --like %s -o NEW.h5", command.text,
+                            shoal_shell_word(p->args->like, word));
   shoal_str_free(&command);
   shoal_str_free(&lacks);
   shoal_str_free(&has);
@@ -229,6 +236,23 @@ static shoal_status place_counted(const shoal_csv_probe *p, shoal_csv_layout *l)
                                         p->path, p->like->path));
 }
 
+/* Whether a model's features are called as a command calls the columns of a table without a header: "column1", "column2_red". */
+static bool counts_columns(const shoal_texts *names)
+{
+  size_t n = 0;
+  while (n < names->n && (strncmp(names->at[n], "word_", 5) == 0 || (strncmp(names->at[n], "column", 6) == 0 &&
+                                                                     names->at[n][6] >= '1' && names->at[n][6] <= '9')))
+    n++;
+  return n > 0 && n == names->n;
+}
+
+static shoal_status name_by_number(shoal_csv_layout *l)
+{
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->names));
+  for (size_t i = 0; i < l->columns; i++) l->names[i] = shoal_strdup_printf("column%zu", i + 1);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_csv_find_known(const shoal_csv_probe *p, shoal_csv_layout *l)
 {
   const char *label = p->args->label;
@@ -243,7 +267,8 @@ shoal_status shoal_csv_find_known(const shoal_csv_probe *p, shoal_csv_layout *l)
               p->like->path, p->like->targets, p->like->targets == 1 ? "" : "s", numbers ? "" : " but classes",
               l->targets, l->targets == 1 ? "is" : "are");
   if (label && !none) SHOAL_TRY(shoal_csv_find_column(p, l, "--label", label, &l->label));
-  if (!l->header || !p->like->names.n) {
+  if (!l->header && counts_columns(&p->like->names)) SHOAL_TRY(name_by_number(l));
+  if (!l->names || !p->like->names.n) {
     SHOAL_TRY(place_counted(p, l));
   } else {
     SHOAL_TRY(place_named(p, l));
@@ -253,5 +278,6 @@ shoal_status shoal_csv_find_known(const shoal_csv_probe *p, shoal_csv_layout *l)
   }
   for (size_t i = 0; i < l->columns; i++) l->dropped[i] |= i != l->label && l->place[i] == SIZE_MAX;
   l->features = p->like->features;
+  shoal_csv_look_at_columns(p, l);
   return SHOAL_OK;
 }

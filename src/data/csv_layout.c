@@ -11,8 +11,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "data/csv_command.h"
-#include "data/csv_field.h"
 #include "data/csv_layout_impl.h"
 #include "data/csv_number.h"
 #include "data/data_impl.h"
@@ -363,60 +361,6 @@ static shoal_status warn_of_alike(const shoal_csv_probe *p, shoal_csv_layout *l)
                           shoal_difference(l->names[one], l->names[other], what, sizeof what)));
 }
 
-/* Whether all cells of a column are words for a split, such as "train" and "test", of two kinds or more. */
-static bool holds_splits(const shoal_csv_probe *p, const shoal_csv_layout *l, size_t column)
-{
-  enum { LONGEST = 16 };
-  bool training = false, others = false;
-  for (size_t r = l->header ? 1 : 0; r < p->rows; r++) {
-    const char *text = shoal_csv_cell(p, r, column);
-    if (strlen(text) > LONGEST || !shoal_import_names_split(text)) return false;
-    training |= shoal_import_trains(text);
-    others |= !shoal_import_trains(text);
-  }
-  return training && others;
-}
-
-/* Of a column called "is_train" or "isTest" whose cells are 1 and 0, or truth values, what 1 stands for; else NULL. */
-static const char *split_marks(const shoal_csv_probe *p, const shoal_csv_layout *l, size_t column)
-{
-  static const char *const values[] = { "1", "0", "true", "false" };
-  if (!l->header || strncasecmp(l->names[column], "is", 2) != 0 || !shoal_import_names_split(l->names[column]))
-    return NULL;
-  for (size_t r = 1; r < p->rows; r++) {
-    bool known = false;
-    for (size_t k = 0; k < SHOAL_COUNT(values); k++) known |= strcasecmp(shoal_csv_cell(p, r, column), values[k]) == 0;
-    if (!known) return NULL;
-  }
-  return shoal_import_trains(l->names[column]) ? "train" : "test";
-}
-
-/* A column that says which rows are for tests is no feature, nor the label; it is told once fields with lists are mended. */
-static shoal_status refuse_splits(const shoal_csv_probe *p, const shoal_csv_layout *l)
-{
-  char text[96];
-  for (size_t i = 0; i < l->columns; i++)
-    if (p->rows > 1 && shoal_csv_is_list(shoal_csv_cell(p, 1, i)) && !l->dropped[i]) return SHOAL_OK;
-  for (size_t i = 0; i < l->columns; i++) {
-    if (l->dropped[i] || (p->args->label && i == l->label)) continue;
-    const char *marks = split_marks(p, l, i);
-    if (!marks && !holds_splits(p, l, i)) continue;
-    shoal_str command = { 0 }, label = { 0 };
-    shoal_csv_command_splits(l, p->path, i, marks, &command);
-    shoal_str_add(&label, "%s", "");
-    if (p->args->label || l->targets) shoal_csv_add_label(l, &label);
-    shoal_status st = SHOAL_FAIL(
-        SHOAL_ERR_IO,
-        "%s: column %s says which rows are for tests: make a table of each part, as %s, and shoal data import "
-        "csv NEW%s -o NEW.h5; or leave the column out with --drop %zu, and test samples are drawn",
-        p->path, shoal_csv_column_text(l, i, text, sizeof text), command.text, label.text, i + 1);
-    shoal_str_free(&command);
-    shoal_str_free(&label);
-    return st;
-  }
-  return SHOAL_OK;
-}
-
 /* The label is settled after what is dropped, since an empty last column is not the label. */
 static shoal_status find_all(const shoal_csv_probe *p, shoal_csv_layout *l)
 {
@@ -424,7 +368,8 @@ static shoal_status find_all(const shoal_csv_probe *p, shoal_csv_layout *l)
   SHOAL_TRY(shoal_csv_find_header(p, l));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->dropped));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->numeric));
-  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->text));
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->holds));
+  SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->form));
   for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->place));
   for (size_t i = 0; i < l->columns; i++) l->place[i] = SIZE_MAX;
@@ -445,8 +390,7 @@ static shoal_status find_all(const shoal_csv_probe *p, shoal_csv_layout *l)
   for (size_t i = 0; i < l->columns; i++)
     if (i != l->label && !l->dropped[i]) l->place[i] = l->features++;
   SHOAL_CHECK(l->features > 0, SHOAL_ERR_ARG, "%s: no column is left for a feature", p->path);
-  SHOAL_TRY(refuse_splits(p, l));
-  shoal_csv_list_words(p, l);
+  SHOAL_TRY(shoal_csv_find_roles(p, l));
   SHOAL_TRY(warn_of_alike(p, l));
   return warn_of_twins(p, l);
 }
@@ -464,7 +408,7 @@ shoal_status shoal_csv_layout_find(const shoal_import_args *a, const shoal_csv_l
                                    const char *path, const char *text, size_t n, shoal_csv_layout *out)
 {
   shoal_csv_probe p = { .args = a, .like = like, .path = path };
-  shoal_csv_layout l = { .dialect = given_dialect(a) };
+  shoal_csv_layout l = { .args = a, .dialect = given_dialect(a) };
   shoal_status st;
   if (decimal) l.dialect.decimal = decimal;
   SHOAL_TRY_GOTO(st, shoal_csv_find_separator(path, text, n, &l.dialect), done);
@@ -499,10 +443,10 @@ void shoal_csv_layout_fini(shoal_csv_layout *l)
   free(l->target);
   free(l->place);
   free(l->numeric);
-  free(l->text);
-  shoal_str_free(&l->few);
-  shoal_str_free(&l->many);
-  shoal_str_free(&l->dates);
+  for (size_t i = 0; l->form && i < l->columns; i++) free(l->form[i]);
+  free(l->form);
+  free(l->holds);
+  shoal_str_free(&l->gaps);
   shoal_str_free(&l->words);
   shoal_texts_free(&l->warnings);
   *l = (shoal_csv_layout){ 0 };

@@ -13,7 +13,23 @@
 
 #define SHOAL_CSV_NO_LABEL SIZE_MAX
 
+/* What a column holds. */
+typedef enum {
+  SHOAL_CSV_NUMBERS,
+  SHOAL_CSV_KINDS, /* words that come again, such as "male" and "female" */
+  SHOAL_CSV_NAMES, /* words that hardly do */
+  SHOAL_CSV_TEXT,  /* several words each */
+  SHOAL_CSV_DATES,
+  SHOAL_CSV_TIMES,  /* of day, without a date */
+  SHOAL_CSV_SIGNS,  /* numbers with the sign of a currency, percent, or a unit */
+  SHOAL_CSV_TRUTH,  /* "yes", "FALSE" */
+  SHOAL_CSV_LISTS,  /* numbers between blanks or in brackets */
+  SHOAL_CSV_SPLITS, /* which rows are for tests */
+  SHOAL_CSV_ONE_HOT /* 1 for the rows of one class, 0 for others, in as many columns as there are classes */
+} shoal_csv_holds;
+
 typedef struct {
+  const shoal_import_args *args;
   shoal_csv_dialect dialect;
   size_t columns, features,
       label;         /* columns in the file; those that are features; the label's, from 0, or SHOAL_CSV_NO_LABEL */
@@ -22,15 +38,17 @@ typedef struct {
   bool *dropped;     /* [columns] neither feature nor label: left out, or a target */
   size_t *target;    /* [targets] columns of numbers that are to be predicted */
   size_t targets;
-  size_t *place; /* [columns] number of the feature, of columns that are one */
-  bool like;     /* features are those of a model: none may be left out */
-  bool *numeric; /* [columns] half or more of the first rows have a number there */
-  shoal_str few,
-      many,   /* "1, 4": columns from 0 of features with words that come again, and with others, in the first rows */
-      dates;  /* likewise of dates, from 1 */
-  bool *text; /* [columns] most of these are texts of several words */
-  shoal_str
-      words; /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
+  size_t *place;          /* [columns] number of the feature, of columns that are one */
+  bool like;              /* features are those of a model: none may be left out */
+  bool *numeric;          /* [columns] half or more of the first rows have a number there */
+  shoal_csv_holds *holds; /* [columns] what features hold, by the first rows */
+  char **form;            /* [columns] of dates how to read them (csv_date.h), of signs what is beside the numbers, of
+                             SHOAL_CSV_SPLITS whose values are truth values what 1 is for; else NULL */
+  bool unlabelled;        /* some of the first rows have no label */
+  size_t odd;             /* columns that hold something else than numbers */
+  shoal_str gaps,         /* "3, 7": columns from 1, with numbers, that have gaps in the first rows */
+      words;      /* "; columns 1, 4 hold words: --drop 1 --drop 4 leave them out" if there are several such features */
+  char shape[48]; /* "1,48,48" if the only features are lists of as many pixels, else "" */
   shoal_texts warnings;
 } shoal_csv_layout;
 

@@ -44,12 +44,17 @@ shoal_status shoal_csv_find_column(const shoal_csv_probe *p, const shoal_csv_lay
 shoal_status shoal_csv_guess_label(const shoal_csv_probe *p, shoal_csv_layout *l);
 
 /* ---- csv_words.c ---- */
-/** The first field of a column that has something, if that is a date; else NULL. */
-const char *shoal_csv_find_date(const shoal_csv_probe *p, size_t column);
+/** How to read the fields of a column that has dates alone, and gaps (csv_date.h); else NULL.  The caller frees it. */
+char *shoal_csv_find_dates(const shoal_csv_probe *p, size_t column);
 /** Whether most cells of a column below the first have `least` words or more. */
 bool shoal_csv_are_texts(const shoal_csv_probe *p, size_t column, size_t least);
-/** Lists features with words in the first rows, for who is told of the first of them. */
-void shoal_csv_list_words(const shoal_csv_probe *p, shoal_csv_layout *l);
+/** Finds what features hold, in l->holds and l->form, unless that is known. */
+void shoal_csv_look_at_columns(const shoal_csv_probe *p, shoal_csv_layout *l);
+
+/* ---- csv_roles.c ---- */
+/** Looks at all features (csv_words.c), and refuses columns that say which rows are for tests, and labels in several columns, with the
+ *  command that mends them and all other columns.  ERR_IO. */
+shoal_status shoal_csv_find_roles(const shoal_csv_probe *p, shoal_csv_layout *l);
 
 /* ---- csv_single.c ---- */
 /** ERR_IO if the first row has one column, with what the n bytes of the file may be instead of a table. */

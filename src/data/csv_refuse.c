@@ -3,9 +3,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_command.h"
 #include "data/csv_field.h"
 #include "data/csv_table.h"
+#include "data/data_impl.h"
 #include "data/python.h"
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool shoal_csv_signs_given(const shoal_csv_table *t)
@@ -42,7 +46,7 @@ static bool is_second_header(const shoal_csv_table *t, const shoal_csv *c, size_
   const shoal_csv_layout *l = &t->layout;
   double unused;
   if (!l->header || t->rows > t->file_rows || l->features < 2 || !l->numeric[column]) return false;
-  if (shoal_csv_is_list(c->fields[column].text)) return false;
+  if (!c->fields[column].text[0] || shoal_csv_is_list(c->fields[column].text)) return false;
   for (size_t i = 0; i < c->n; i++)
     if (i != l->label && !l->dropped[i] && shoal_csv_number(&l->dialect, c->fields[i].text, &unused, NULL))
       return false;
@@ -147,6 +151,86 @@ static shoal_status refuse_preamble(const shoal_csv *c, size_t line, size_t colu
       c->path, line, columns, line, shoal_shell_word(c->path, word));
 }
 
+/* ---- rows that have something else where the others have numbers ---- */
+
+typedef struct {
+  size_t rows, gaps;   /* rows with such a field; fields without a value */
+  bool lines;          /* each is on one line */
+  shoal_str list, sed; /* "3, 9", "3d;9d": lines of the first rows */
+} slips;
+enum { MOST_LINES = 20 };
+
+static bool is_slip(const shoal_csv_layout *l, size_t column, const char *text)
+{
+  double v;
+  return l->numeric[column] && l->holds[column] == SHOAL_CSV_NUMBERS && text[0] && !shoal_csv_marks_gap(text) &&
+         !(shoal_csv_number(&l->dialect, text, &v, NULL) && isfinite((float)v));
+}
+
+/* Whether a row is the header, which is no slip. */
+static bool is_header(const shoal_csv_layout *l, const shoal_csv *c)
+{
+  size_t i = 0;
+  while (l->header && i < l->columns && strcmp(c->fields[i].text, l->names[i]) == 0) i++;
+  return i == l->columns;
+}
+
+/* All such rows of a file, which is read anew; nothing is found where that fails, or behind a row that has other columns. */
+static slips find_slips(const shoal_csv_table *t, const char *path)
+{
+  const shoal_csv_layout *l = &t->layout;
+  slips s = { .lines = true };
+  shoal_csv c = { 0 };
+  char *text = NULL;
+  size_t n;
+  bool end = false;
+  shoal_status st = shoal_source_slurp(path, &text, &n);
+  if (st == SHOAL_OK) shoal_csv_init(&c, path, text, n, l->dialect);
+  while (st == SHOAL_OK && (st = shoal_csv_next(&c, &end)) == SHOAL_OK && !end && c.n == l->columns) {
+    const shoal_csv_field *last = &c.fields[c.n - 1];
+    const size_t line = c.fields[0].line;
+    bool here = false;
+    if (is_header(l, &c)) continue;
+    for (size_t i = 0; i < l->columns; i++) {
+      if (i == l->label || l->dropped[i]) continue;
+      here |= is_slip(l, i, c.fields[i].text);
+      s.gaps += !t->args->missing && (!c.fields[i].text[0] || shoal_csv_marks_gap(c.fields[i].text));
+    }
+    if (here) s.lines &= last->line == line && !strchr(last->text, '\n') && s.rows < MOST_LINES;
+    if (here && s.rows++ < MOST_LINES) {
+      shoal_str_add(&s.list, "%s%zu", s.rows > 1 ? ", " : "", line);
+      shoal_str_add(&s.sed, "%s%zud", s.rows > 1 ? ";" : "", line);
+    }
+  }
+  if (st != SHOAL_OK) {
+    shoal_error ignored;
+    shoal_error_take(&ignored);
+  }
+  shoal_csv_fini(&c);
+  free(text);
+  return s;
+}
+
+/* "correct it, or remove the row, as sed 9d t.csv >NEW does" */
+static void explain_slips(const shoal_csv_table *t, const char *path, const slips *s, shoal_str *out)
+{
+  char word[SHOAL_WORD];
+  const char *file = shoal_shell_word(path, word);
+  if (s->rows == 1)
+    shoal_str_add(out, "correct it, or remove the row");
+  else
+    shoal_str_add(out, "so it is in %zu rows (lines %s%s): correct them, or remove these rows", s->rows, s->list.text,
+                  s->rows > MOST_LINES ? ", ..." : "");
+  if (s->lines && s->rows == 1)
+    shoal_str_add(out, ", as sed %s %s >NEW does", s->sed.text, file);
+  else if (s->lines)
+    shoal_str_add(out, ", as sed '%s' %s >NEW does", s->sed.text, file);
+  else if (s->rows > 1) {
+    shoal_str_add(out, ", as ");
+    shoal_csv_command_numbers(&t->layout, path, out);
+  }
+}
+
 shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v)
 {
   char column[96], shown[48];
@@ -159,8 +243,6 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
   shoal_csv_field classes = { 0 };
   const bool second = is_second_header(t, c, i);
   const size_t row = c->fields[0].line;
-  const shoal_csv_field *end = &c->fields[c->n - 1];
-  const bool one_line = end->line == row && !strchr(end->text, '\n');
   if (find_side(t, c, &classes)) return refuse_side(t, c, &classes);
   const size_t begins = find_table(t, c);
   if (begins) return refuse_preamble(c, begins, t->layout.columns);
@@ -178,11 +260,21 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
       "header or has the units, remove it, as sed %zud %s >NEW does",
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, row,
       shoal_shell_word(c->path, word));
+  const bool gap = !f->text[0] || shoal_csv_marks_gap(f->text);
+  slips found = { 0 };
+  shoal_str cure = { 0 };
+  if (gap || is_slip(&t->layout, i, f->text)) found = find_slips(t, c->path);
+  if (gap && found.rows) shoal_str_add(&cure, "; and other fields among numbers are none: ");
+  if (found.rows && (gap || t->rows > t->file_rows)) explain_slips(t, c->path, &found, &cure);
   char reason[SHOAL_CSV_REASON];
-  const shoal_csv_wrong wrong = { c->path, f->text, i, one_line ? row : 0, t->rows > t->file_rows, number, v };
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
-                    shoal_show(f->text, shown, sizeof shown), column,
-                    shoal_csv_why_not(&t->layout, !t->args->label && !t->args->n_target, &wrong, reason));
+  const shoal_csv_wrong wrong = { c->path, f->text, i, cure.text, gap ? 0 : found.gaps, number, v };
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
+                               shoal_show(f->text, shown, sizeof shown), column,
+                               shoal_csv_why_not(&t->layout, !t->args->label && !t->args->n_target, &wrong, reason));
+  shoal_str_free(&cure);
+  shoal_str_free(&found.list);
+  shoal_str_free(&found.sed);
+  return st;
 }
 
 /* Whether a row is the header of the other files without the label, as those have it whose labels are kept secret. */

@@ -88,6 +88,23 @@ static char *target_command(const shoal_dataset *d)
   return text;
 }
 
+char *shoal_dataset_reshape_command(const shoal_dataset *d, const shoal_shape *shape)
+{
+  const shoal_dataset *file = d->n_members ? d->member[0] : d;
+  const char *names[2];
+  size_t n = 0;
+  for (int s = 0; s < 2; s++)
+    if (file->names.x[s][0]) names[n++] = file->names.x[s];
+  char *value = shoal_strdup_printf("y[n].reshape(-1, %lld, %lld, %lld)", (long long)shape->dim[0],
+                                    (long long)shape->dim[1], (long long)shape->dim[2]);
+  const rewrite how = {
+    .read = "[()]", .first = "", .value = value, .last = "; [f.attrs.pop(k) for k in [*f.attrs] if k != 'class_names']"
+  };
+  char *command = rewrite_command(file->path, names, n, &how);
+  free(value);
+  return command;
+}
+
 /* ---- refusals ---- */
 
 typedef enum {

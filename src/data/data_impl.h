@@ -141,14 +141,15 @@ void shoal_data_doubt_scale(shoal_dataset *d, const shoal_data_stats *seen, cons
 shoal_status shoal_targets_open(shoal_dataset *d, shoal_split split);
 /** Reads all of them and measures mean and std.  ERR_IO naming sample and target that is not finite. */
 shoal_status shoal_targets_hold(shoal_dataset *d);
-/** ERR_IO for a target that is the same in all training samples. */
-shoal_status shoal_targets_check(const shoal_dataset *d);
 /** Those of several files together.  ERR_IO if they have others. */
 shoal_status shoal_targets_join(shoal_dataset *d);
 void shoal_targets_normalise(const shoal_data_targets *t, const double *target, float *out); /* [n] each */
 void shoal_targets_fini(shoal_data_targets *t);
 
 /* ---- what is mended by a command of h5py (cure.c) ---- */
+/** The command of h5py that makes one array of a file's many, which hold a sample each or those of a class, or NULL if they do not;
+ *  `what` is how they are: "a group for each sample".  Caller frees. */
+char *shoal_data_scattered_command(shoal_h5 file, const char *path, const char **what);
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could
  *  misread.  Caller frees. */
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n);

@@ -220,7 +220,7 @@ shoal_status shoal_dataset_check_labels(shoal_dataset *d)
   if (d->names.text) return SHOAL_OK;
   for (size_t i = 0; i < d->n_members; i++) SHOAL_TRY(check_file_labels(d->member[i]));
   if (d->n_members == 0) SHOAL_TRY(check_file_labels(d));
-  if (d->names.targets) return shoal_targets_check(d);
+  if (d->names.targets) return SHOAL_OK;
   SHOAL_TRY(shoal_dataset_hold_labels(d));
   shoal_labels_warn(&d->labels, d->path);
   return SHOAL_OK;

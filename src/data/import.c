@@ -161,6 +161,9 @@ static shoal_status check_values(const shoal_import_args *a)
 {
   SHOAL_CHECK(!a->shape || !a->like, SHOAL_ERR_USAGE,
               "--shape does nothing beside --like, whose samples have a shape: leave it out");
+  SHOAL_CHECK(!a->seed || a->test_share || a->train_count || (!a->like && !shoal_import_unlabelled(a)), SHOAL_ERR_USAGE,
+              "--seed does nothing beside %s, of which no test samples are drawn: leave it out",
+              a->like ? "--like" : "--label none");
   SHOAL_CHECK(
       !a->label || !a->n_target, SHOAL_ERR_USAGE,
       "--label is for a column of classes, --target for columns of numbers that are to be predicted: leave one out");

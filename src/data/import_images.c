@@ -611,6 +611,39 @@ static shoal_alien find_other(const char *path, size_t *n)
   return shoal_data_find_alien(head, *n);
 }
 
+/* The ending of a file's name, ".webp", if a shell reads it as it is; else NULL. */
+static const char *plain_ending(const char *path)
+{
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  const char *ending = strrchr(shoal_path_base(path), '.');
+  return ending && ending[1] && !ending[1 + strspn(ending + 1, letters)] ? ending : NULL;
+}
+
+/* "find set -name '*.webp' -exec mogrify -format png {} + makes PNGs of all", for several images, as one of them is, below a folder; else
+ * what makes a PNG of that one.  Caller frees. */
+static char *how_to_convert(const shoal_alien *found, const char *folder, const char *path, size_t n)
+{
+  char word[SHOAL_WORD];
+  const char *ending = plain_ending(path);
+  if (n < 2 || !ending || !strstr(found->what, " image")) return shoal_data_alien_cure(found, path);
+  return shoal_strdup_printf("find %s -name '*%s' -exec mogrify -format png {} + makes PNGs of all (ImageMagick, "
+                             "package imagemagick)",
+                             shoal_shell_word(folder, word), ending);
+}
+
+/* "is neither PNG nor JPEG but a GIF image: left out; mogrify -format png a/1.gif makes a PNG of it", the first of n below a folder. */
+static void warn_other(const char *folder, const char *path, size_t others)
+{
+  size_t n;
+  shoal_alien found = find_other(path, &n);
+  char *cure = found.what ? how_to_convert(&found, folder, path, others) : NULL;
+  if (found.what)
+    shoal_warn("%s is neither PNG nor JPEG but %s: left out; %s", path, found.what, cure);
+  else
+    shoal_warn("%s is %s", path, n ? "neither PNG nor JPEG: left out" : "empty: left out; get it again, or remove it");
+  free(cure);
+}
+
 /* "holds only notes.txt and 2 other files" */
 static const char *why_none(const class_folder *f, char *buf, size_t cap)
 {
@@ -777,19 +810,6 @@ static shoal_status number_samples(images *m)
   return SHOAL_OK;
 }
 
-/* "is neither PNG nor JPEG but a GIF image: left out; mogrify -format png a/1.gif makes a PNG of it" */
-static void warn_other(const char *path)
-{
-  size_t n;
-  shoal_alien found = find_other(path, &n);
-  char *cure = found.what ? shoal_data_alien_cure(&found, path) : NULL;
-  if (found.what)
-    shoal_warn("%s is neither PNG nor JPEG but %s: left out; %s", path, found.what, cure);
-  else
-    shoal_warn("%s is %s", path, n ? "neither PNG nor JPEG: left out" : "empty: left out; get it again, or remove it");
-  free(cure);
-}
-
 /* What a class may lack: images beside the folders, and in folders inside them. */
 static void warn_unseen(const images *m)
 {
@@ -815,35 +835,24 @@ static void warn_unseen(const images *m)
   if (m->strays) shoal_warn("%s%s in no folder of a class: left out", m->stray, m->strays > 1 ? more : " is");
 }
 
-/* "; mogrify -format png cow/'*'.webp makes PNGs of them", of a folder of images that are neither PNG nor JPEG. */
-static const char *how_to_convert(const class_folder *f, char *buf, size_t cap)
-{
-  char word[SHOAL_WORD];
-  size_t n;
-  const shoal_alien found = f->others ? find_other(f->other, &n) : (shoal_alien){ 0 };
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  const char *ending = f->others ? strrchr(shoal_path_base(f->other), '.') : NULL;
-  buf[0] = '\0';
-  if (found.what && strstr(found.what, " image") && ending && ending[1] &&
-      ending[1 + strspn(ending + 1, letters)] == '\0')
-    snprintf(buf, cap, "; mogrify -format png %s/*%s makes PNGs of them (ImageMagick, package imagemagick)",
-             shoal_shell_word(f->path, word), ending);
-  return buf;
-}
-
 /* Names the folders that are no class, and what was left out of those that are. */
 static void warn_left_out(const images *m, const char *folder)
 {
-  size_t none = 0, others = 0;
-  char why[320], cure[SHOAL_WORD + 64];
+  size_t none = 0, others = 0, n;
+  const char *other = NULL;
+  char why[320];
   for (size_t i = 0; i < m->n_folders; i++) {
     const class_folder *f = &m->folders[i];
-    if (f->images && f->others && others == 0) warn_other(f->other);
+    if (f->images && f->others && others == 0) other = f->other;
     if (f->images) others += f->others;
     if (f->images || (f->test && find_trained(m, shoal_path_base(f->path))) || none++ >= SHOWN) continue;
-    shoal_warn("%s has no image and is left out of the classes: it %s%s", f->path, why_none(f, why, sizeof why),
-               how_to_convert(f, cure, sizeof cure));
+    const shoal_alien found = f->others ? find_other(f->other, &n) : (shoal_alien){ 0 };
+    char *cure = found.what ? how_to_convert(&found, f->path, f->other, f->others) : NULL;
+    shoal_warn("%s has no image and is left out of the classes: it %s%s%s", f->path, why_none(f, why, sizeof why),
+               cure ? "; " : "", cure ? cure : "");
+    free(cure);
   }
+  if (other) warn_other(folder, other, others);
   if (none > SHOWN) shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOWN);
   if (m->systems > 1) snprintf(why, sizeof why, " and %zu more such folders are", m->systems - 1);
   if (m->systems)
@@ -974,13 +983,16 @@ done:
 static shoal_status refuse_without_images(const images *m, const char *folder)
 {
   const char *inner = NULL, *other = NULL;
-  size_t n;
+  size_t n, others = 0;
   for (size_t i = 0; i < m->n_folders && !inner; i++)
     if (m->folders[i].inside) inner = m->folders[i].path;
-  for (size_t i = 0; i < m->n_folders && !other; i++) other = m->folders[i].other;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    if (!other) other = m->folders[i].other;
+    others += m->folders[i].others;
+  }
   const shoal_alien found = other ? find_other(other, &n) : (shoal_alien){ NULL, NULL };
   if (found.what && !inner) {
-    char *cure = shoal_data_alien_cure(&found, other);
+    char *cure = how_to_convert(&found, folder, other, others);
     shoal_status st =
         SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes: %s is %s: %s", folder,
                    other, found.what, cure);

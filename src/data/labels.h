@@ -61,8 +61,12 @@ bool shoal_labels_are_signs(const shoal_labels *l);
 /** The summary of all labels of a data set as they are in its file, whatever their width; borrowed.  They are read once,
  *  in parts, and kept for training.  Call it first from one thread. */
 shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
-/** Reads the labels and refuses or warns by the rules above; targets are refused if one is the same in all training samples. */
+/** Reads the labels and refuses or warns by the rules above. */
 shoal_status shoal_dataset_check_labels(shoal_dataset *d);
+/** ERR_IO for a target that is the same in all training samples. */
+shoal_status shoal_dataset_check_targets(const shoal_dataset *d);
+/** The command of h5py that makes images of that shape of the samples of a file, which are the numbers of their pixels.  Caller frees. */
+char *shoal_dataset_reshape_command(const shoal_dataset *d, const shoal_shape *shape);
 /** Warns of such a target: samples that are only to be predicted may have one. */
 void shoal_dataset_warn_of_targets(const shoal_dataset *d);
 /** Adds one line to `out` for everything that looks wrong, "" if nothing does.  @return the number of lines */

@@ -95,26 +95,41 @@ const char *shoal_data_next_word(const char *c, char word[SHOAL_DATA_WORD])
   return c;
 }
 
-/* Parses a name; PART_NONE if it has a word that is not in the list, or contradictory words. */
+/* The index of a word in the list, or SHOAL_COUNT(words). */
+static size_t find_word(const char *word)
+{
+  size_t i = 0;
+  while (i < SHOAL_COUNT(words) && strcmp(word, words[i].word) != 0) i++;
+  return i;
+}
+
+/* Parses a name; PART_NONE if it has a word that is not in the list, or contradictory words.  Of "x_train/labels" the last part counts;
+ * "xtr" is x and tr. */
 static void read_name(const char *name, part_kind *part, split_word *split)
 {
   char word[SHOAL_DATA_WORD];
-  bool data = false;
+  const char *last = strrchr(name, '/');
+  bool data = false, above = false; /* *part is from a group's name */
   *part = PART_NONE;
   *split = SPLIT_PLAIN;
   for (const char *c = name; (c = shoal_data_next_word(c, word)) != NULL;) {
-    size_t i = 0;
-    while (i < SHOAL_COUNT(words) && strcmp(word, words[i].word) != 0) i++;
-    bool known = i < SHOAL_COUNT(words);
-    if (known && words[i].kind == WORD_PART && (*part == PART_NONE || *part == (part_kind)words[i].value))
-      *part = (part_kind)words[i].value;
-    else if (known && words[i].kind == WORD_SPLIT && (*split == SPLIT_PLAIN || *split == (split_word)words[i].value))
-      *split = (split_word)words[i].value;
-    else if (known && words[i].kind == WORD_DATA)
-      data = true;
-    else if (!known || words[i].kind != WORD_FILLER) {
-      *part = PART_NONE;
-      return;
+    const bool glued = find_word(word) == SHOAL_COUNT(words) && (word[0] == 'x' || word[0] == 'y') && word[1];
+    const char *const parts[] = { glued ? word + 1 : word, glued && word[0] == 'x' ? "x" : glued ? "y" : NULL };
+    for (size_t k = 0; k < SHOAL_COUNT(parts) && parts[k]; k++) {
+      const size_t i = find_word(parts[k]);
+      const bool known = i < SHOAL_COUNT(words) && (!glued || k == 1 || words[i].kind == WORD_SPLIT);
+      if (known && words[i].kind == WORD_PART && (*part == PART_NONE || above || *part == (part_kind)words[i].value)) {
+        *part = (part_kind)words[i].value;
+        above = last && c <= last;
+      } else if (known && words[i].kind == WORD_SPLIT &&
+                 (*split == SPLIT_PLAIN || *split == (split_word)words[i].value))
+        *split = (split_word)words[i].value;
+      else if (known && words[i].kind == WORD_DATA)
+        data = true;
+      else if (!known || words[i].kind != WORD_FILLER) {
+        *part = PART_NONE;
+        return;
+      }
     }
   }
   if (*part == PART_NONE && data) *part = PART_X;
@@ -286,11 +301,28 @@ static shoal_status refuse_without_labels(const arrays *a, const char *path, con
       a->file, path);
 }
 
+/* Samples in many arrays, one for each or for each class. */
+static shoal_status refuse_scattered(const arrays *a, const char *path)
+{
+  const char *what;
+  char *command = shoal_data_scattered_command(a->file, path, &what);
+  if (!command) return SHOAL_OK;
+  shoal_status st = SHOAL_FAIL(
+      SHOAL_ERR_IO,
+      "%s has %s; samples are expected in one array, /train/x, and their classes in /train/y: this writes them so into "
+      "%s.plain.h5, a tenth of them as test/x where no group is for tests: %s",
+      path, what, path, command);
+  free(command);
+  return st;
+}
+
 static shoal_status match_foreign(const arrays *a, const char *path, bool alone, shoal_data_names *out)
 {
   part_kind x = PART_X, part;
   split_word split;
-  SHOAL_TRY(choose(a, path, PART_X, SPLIT_TRAIN, SPLIT_PLAIN, "training samples", out->x[0]));
+  shoal_status st = choose(a, path, PART_X, SPLIT_TRAIN, SPLIT_PLAIN, "training samples", out->x[0]);
+  if (st != SHOAL_OK || !out->x[0][0]) SHOAL_TRY(refuse_scattered(a, path));
+  SHOAL_TRY(st);
   if (!out->x[0][0]) {
     x = PART_TOKENS;
     SHOAL_TRY(choose(a, path, x, SPLIT_TRAIN, SPLIT_PLAIN, "training tokens", out->x[0]));

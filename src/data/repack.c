@@ -48,6 +48,7 @@ shoal_status shoal_data_repack(const char *const *paths, size_t n, const char *o
   shoal_status st;
   SHOAL_TRY_GOTO(st, shoal_data_expect(out_path, &spec, d->info.n[SHOAL_TRAIN] + d->info.n[SHOAL_TEST]), done);
   SHOAL_TRY_GOTO(st, shoal_dataset_check_labels(d), done);
+  shoal_dataset_warn_of_targets(d);
   SHOAL_TRY_GOTO(st, shoal_alloc(step, d->sample_bytes, "samples to copy", &x), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(step, &y), done);
   SHOAL_TRY_GOTO(st, shoal_data_writer_create(out_path, &spec, &w), done);

@@ -150,7 +150,7 @@ static const char *find_constant(const shoal_dataset *d, char *buf, size_t cap)
   return buf;
 }
 
-shoal_status shoal_targets_check(const shoal_dataset *d)
+shoal_status shoal_dataset_check_targets(const shoal_dataset *d)
 {
   char text[192];
   SHOAL_CHECK(!find_constant(d, text, sizeof text)[0], SHOAL_ERR_IO, "%s: %s", d->path, text);

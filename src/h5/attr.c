@@ -248,6 +248,15 @@ bool shoal_h5_has_attribute(shoal_h5 at, const char *name)
   return there;
 }
 
+bool shoal_h5_has_attribute_at(shoal_h5 at, const char *object, const char *name)
+{
+  shoal_h5_init();
+  shoal_h5_note(at.id, object);
+  const bool there = H5Aexists_by_name(at.id, object, name, H5P_DEFAULT) > 0;
+  H5Eclear2(H5E_DEFAULT);
+  return there;
+}
+
 size_t shoal_h5_attribute_length(shoal_h5 at, const char *name)
 {
   if (!shoal_h5_has_attribute(at, name)) return 0;

@@ -109,6 +109,7 @@ shoal_status shoal_h5_get_i64(shoal_h5 at, const char *name, int64_t *out);
 shoal_status shoal_h5_get_i64s(shoal_h5 at, const char *name, size_t n, int64_t *values);
 shoal_status shoal_h5_get_f64s(shoal_h5 at, const char *name, size_t n, double *values);
 bool shoal_h5_has_attribute(shoal_h5 at, const char *name);
+bool shoal_h5_has_attribute_at(shoal_h5 at, const char *object, const char *name); /* of a group or array below */
 size_t shoal_h5_attribute_length(shoal_h5 at, const char *name); /* number of values; 0 if there is no such attribute */
 
 /** Walks the whole file and rejects external links, external storage, virtual data sets and any filter other than

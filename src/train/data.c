@@ -186,6 +186,7 @@ static shoal_status open_dataset(shoal_session *s)
   if (st == SHOAL_OK) st = check_labelled(s);
   if (st == SHOAL_OK) st = check_evaluated(s);
   if (st == SHOAL_OK) st = shoal_dataset_check_labels(s->data.set);
+  if (st == SHOAL_OK) st = shoal_dataset_check_targets(s->data.set);
   if (st == SHOAL_OK) st = sum_samples(s);
   if (st == SHOAL_OK && shoal_config_bool(s->world.config, "data.shuffle")) shoal_dataset_warn_of_cost(s->data.set);
   if (st == SHOAL_OK) st = shoal_session_delay_start(s);

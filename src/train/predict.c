@@ -87,17 +87,34 @@ static void add_difference(const shoal_shape *is, const shoal_shape *wanted, sho
                   (long long)is->dim[1], (long long)wanted->dim[2], (long long)wanted->dim[1]);
 }
 
+/* Numbers in a row that are pixels of the images that the network reads. */
+static void add_reshaped(const predictor *p, const char *source, shoal_str *out)
+{
+  const shoal_shape *wanted = &p->network.model->input;
+  const bool arrays = strncmp(source, "npy: ", 5) == 0;
+  char *command = arrays ? NULL : shoal_dataset_reshape_command(p->set, wanted);
+  if (arrays) {
+    shoal_str_add(out, "if they are its pixels, shoal data import npy ");
+    shoal_str_add_word(out, shoal_path_exists(source + 5) ? source + 5 : "FILES");
+    shoal_str_add(out, " --shape %lld,%lld,%lld -o NEW.h5 makes images, and give NEW.h5", (long long)wanted->dim[0],
+                  (long long)wanted->dim[1], (long long)wanted->dim[2]);
+  } else
+    shoal_str_add(out, "if they are its pixels, this makes images of them: %s", command);
+  free(command);
+}
+
 /* The import that makes them as the network has them, of what a folder or a table was; else its data set is the example. */
 static void add_cure(const predictor *p, shoal_str *out)
 {
   static const struct {
     const char *begin, *kind, *what;
-    int dims; /* of a sample */
-  } sources[] = { { "images: ", "images", "FOLDER", 3 }, { "csv: ", "csv", "TABLE", 1 } };
+    bool features; /* of samples that are no images, too */
+  } sources[] = { { "images: ", "images", "FOLDER", false }, { "csv: ", "csv", "TABLE", true } };
+  const shoal_shape *wanted = &p->network.model->input, *is = &shoal_dataset_info(p->set)->sample;
   const char *source = shoal_dataset_info(p->set)->source, *path = p->network.path;
   for (size_t i = 0; i < SHOAL_COUNT(sources); i++) {
     const size_t n = strlen(sources[i].begin);
-    if (strncmp(source, sources[i].begin, n) != 0 || p->network.model->input.ndim != sources[i].dims) continue;
+    if (strncmp(source, sources[i].begin, n) != 0 || (wanted->ndim != 3 && !sources[i].features)) continue;
     shoal_str_add(out, "make them alike, by shoal data import %s ", sources[i].kind);
     shoal_str_add_word(out, shoal_path_exists(source + n) ? source + n : sources[i].what);
     shoal_str_add(out, " --like ");
@@ -105,7 +122,10 @@ static void add_cure(const predictor *p, shoal_str *out)
     shoal_str_add(out, " -o NEW.h5, and give NEW.h5");
     return;
   }
-  shoal_str_add(out, "make them as its data set was made (%s)", path);
+  if (wanted->ndim == 3 && is->ndim == 1 && shoal_shape_count(wanted) == shoal_shape_count(is))
+    add_reshaped(p, source, out);
+  else
+    shoal_str_add(out, "make them as its data set was made (%s)", path);
 }
 
 static shoal_status check_shape(const predictor *p)

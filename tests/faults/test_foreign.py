@@ -304,7 +304,7 @@ def test_samples(words, x, want):
 Y = CLASSES
 MISSING = (
     ({"foo": X, "bar": Y}, "has no training samples: ", "; it has /bar [40] i64, /foo [40, 4] f32"),
-    ({f"a{k}": X for k in range(9)}, "has no training samples: ", "/a5 [40, 4] f32 and 3 more (h5ls -r lists them)"),
+    ({f"a{k}": X[:, :k % 2 + 1] for k in range(9)}, "has no training samples: ", "/a5 [40, 2] f32 and 3 more (h5ls -r lists them)"),
     ({}, "has no training samples: ", "; it has no arrays"),
     ({"train/x/a": X, "train/y": Y}, "has no training samples: ", "it has /train/x/a [40, 4] f32, /train/y [40] i64"),
     ({"test/x": X, "test/y": Y}, "/test/x and /test/y are for tests", "data.file=[train.h5,a.h5]"),
@@ -327,6 +327,49 @@ def test_missing(arrays, words):
     if "This exchanges their names: " in r.stderr:
         subprocess.run(r.stderr.split("This exchanges their names: ")[1], shell=True, check=True)
         assert "one number per sample" not in shoal("data", "inspect", "a.h5").stderr
+
+
+SCATTERED = (  # of 20 samples of two classes, how each is written; what is said
+    (lambda f, g, i, x, c: f.create_group(f"{g}sample_{i}").update({"image": x, "label": "ab"[c]}), "a group for each sample"),
+    (lambda f, g, i, x, c: f.create_group(f"{g}{i}").update({"x": x, "y": np.int64(c)}), "a group for each sample"),
+    (lambda f, g, i, x, c: (f.create_dataset(f"{g}{i}/data", data=x), f[f"{g}{i}"].attrs.create("label", "ab"[c])), "a group for each sample"),
+    (lambda f, g, i, x, c: f.create_dataset(f"{g}{i}", data=x).attrs.create("class", c), "an array for each sample"),
+    (lambda f, g, i, x, c: f.create_dataset(f"{g}{'ab'[c]}/{i}", data=x), "a group for each class"),
+    (lambda f, g, i, x, c: (f.require_dataset(f"{g}{'ab'[c]}", (10, *x.shape), x.dtype), f[f"{g}{'ab'[c]}"].__setitem__(i // 2, x)),
+     "an array for each class"))
+
+
+@pytest.mark.parametrize("splits", (False, True))
+@pytest.mark.parametrize("write, words", SCATTERED, ids=range(len(SCATTERED)))
+def test_scattered(write, words, splits):
+    """Samples in many arrays: the command writes them as one, in their order, with their classes and splits."""
+    x = np.arange(20 * 16).reshape(20, 4, 4).astype("u1")
+    with h5py.File("a.h5", "w") as f:
+        for g in ("train/", "test/") if splits else ("",):
+            for i in range(20):
+                write(f, g, i, x[i] + (g == "test/"), i % 2)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, words, "this writes them so into a.h5.plain.h5")
+    run_cure(r)
+    assert shoal("data", "inspect", "a.h5.plain.h5").returncode == 0
+    with h5py.File("a.h5.plain.h5") as f:
+        made = {(s, v.tobytes(), int(c)) for s in ("train", "test") for v, c in zip(f[f"{s}/x"][:], f[f"{s}/y"][:])}
+        assert len(f["train/x"]) == (20 if splits else 18) and f["train/x"].dtype == np.uint8
+    if splits:
+        assert made == {(s, (x[i] + (s == "test")).tobytes(), i % 2) for s in ("train", "test") for i in range(20)}
+    else:
+        assert {m[1:] for m in made} == {(x[i].tobytes(), i % 2) for i in range(20)}
+
+
+def test_groups_of_splits():
+    """Of "x_train/labels" the last word is the part, whatever the group is called."""
+    with h5py.File("a.h5", "w") as f:
+        for split, rows in (("train", slice(TRAIN)), ("test", slice(TRAIN, N))):
+            f[f"x_{split}/data"], f[f"x_{split}/labels"] = X[rows], CLASSES[rows]
+    assert "train/x is /x_train/data, train/y is /x_train/labels" in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("b.h5", "w") as f:
+        f["Xtr"], f["Ytr"], f["Xte"], f["Yte"] = X[:TRAIN], CLASSES[:TRAIN], X[TRAIN:], CLASSES[TRAIN:]
+    assert "test/x is /Xte, test/y is /Yte" in shoal("data", "inspect", "b.h5").stdout
 
 
 # ---- other files ----

@@ -562,8 +562,6 @@ def test_text_columns(work):
     with open("loans.csv", "w", newline="") as f:
         f.write(loans(range(80), kinds))
     pasted("loans.csv", "--label", "approved", code=7)
-    os.rename("NEW", "words.csv")
-    pasted("words.csv", "--label", "approved", code=7)
     shoal(*"data import csv NEW --label approved --test-share 0.1 -o loans.h5".split())
     train(1, "r", *sets(data__file="loans.h5", model__name="mlp", model__widths="[8]", data__batch=8, run__epochs=4, optim__lr=0.1), "-q")
     shoal(*"data import csv NEW --label approved --like runs/r -o all.h5".split())

@@ -190,7 +190,7 @@ def test_images_empty_class():
     assert_one_error(load("images", "clone", code=7), "clone/a/1.png is a pointer of Git LFS without the data: git lfs pull fetches that")
     for i in range(3):
         put(f"set/bee/{i}.webp", b"RIFF....WEBPVP8")
-    assert (f"set/bee {left_out} holds only 0.webp, which is a WebP image, and 2 other files; mogrify -format png set/bee/*.webp makes PNGs"
+    assert (f"set/bee {left_out} holds only 0.webp, which is a WebP image, and 2 other files; find set/bee -name '*.webp' -exec mogrify -format png {{}} + makes PNGs"
             in load("images", "set").stderr)
 
 

@@ -627,13 +627,20 @@ def test_python_of_cures(tmp_path):
     assert there or r.stderr.endswith("  # needs h5py (apt install python3-h5py)\n"), r.stderr
 
 
-def test_one_hot_columns():
-    """The last of them is no label: the others would tell it."""
-    words = 'column 5, "c2" and the 2 before it hold one 1 in every row'
-    text = "".join(f"{i}.5,{i % 7},{i % 3 == 0:d},{i % 3 == 1:d},{i % 3 == 2:d}\n" for i in range(40))
-    assert words in load("a,b,c0,c1,c2\n" + text).stderr
-    assert "one-hot" not in load("a,b,c0,c1,c2\n" + text + "1,1,1,0,1\n").stderr
-    assert "one-hot" not in load("a,c1,c2\n" + "".join(f"{i}.5,{i % 2},{1 - i % 2}\n" for i in range(40))).stderr
+@pytest.mark.parametrize("classes", (2, 3))
+def test_one_hot_columns(classes):
+    """Classes in a column each become one label by the command; the last of them alone is none, for the others would tell it."""
+    text = "a,b," + ",".join(f"c{k}" for k in range(classes)) + "\n" + "".join(
+        f"{i}.5,{i % 7},{','.join(str(int(i % classes == k)) for k in range(classes))}\n" for i in range(40))
+    r = load(text, code=7)
+    assert_one_error(r, f'column {2 + classes}, "c{classes - 1}" and the {classes - 1} before it hold one 1 in every row, as classes one-hot do: make one label of columns 3, ')
+    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' t.csv NEW) does, and shoal data import csv NEW --label label -o", r.stderr)[1], shell=True, check=True)
+    with open("NEW") as f:
+        load(f.read(), "--label", "label")
+    assert samples() == sorted((i + 0.5, i % 7, i % classes) for i in range(40))
+    if classes == 2:
+        assert "one-hot" not in load(text + "1,1,1,1\n").stderr
+    load(text, "--label", str(2 + classes))
 
 
 def test_label_called_y_in_front():
@@ -652,7 +659,7 @@ def test_labels_in_capitals():
 
 
 FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sign that is no part"), ("\u22121.5", "has a minus that is not the one"),
-          ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "looks like a date; features are numbers: write days since 1970"),
+          ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "is not a number, and the fields above it are: correct it, or remove the row, as sed 42d t.csv >NEW does"),
           ("1.234D-02", "has an exponent as Fortran writes it"), ("-2.d+1", "has an exponent as Fortran"),
           ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
           ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
@@ -738,7 +745,7 @@ def test_lists_in_fields():
     """The command makes columns of the arrays that pandas writes into cells."""
     rows = "".join(f'"[{k}.5 {k % 7}\n {k % 3}]",{"cat" if k % 2 else "dog"}\n' for k in range(40))
     r = load("a,kind\n" + rows, code=7)
-    assert_one_error(r, "is a list in one field; a feature is one number: give each a column, as ")
+    assert_one_error(r, 'is a list in one field; features are numbers: give each number of the lists in column 1, "a" a column, as ')
     subprocess.run(re.search(r"as (\S*python3 .*? NEW) does", r.stderr)[1], shell=True, check=True)
     with open("NEW") as f:
         text = f.read()

@@ -1,5 +1,6 @@
 """Numbers that are to be predicted (`--target`): what an import makes of them, what is refused, and how they come through other verbs."""
 import json
+import os
 
 import h5py
 import numpy as np
@@ -174,3 +175,6 @@ def test_like_one_row():
     assert rows() == EXACT[:1]
     load(HEAD + "1,2,7\n2,3,7\n", "--like", "base.h5")
     assert rows() == [(1, 2, 7), (2, 3, 7)]
+    r = run([program(), "data", "repack", "t.h5", "-o", "copy.h5"], base=PLAIN_ENV)
+    assert "t.h5: price is 7 in all 2 training samples: there is nothing to learn" in r.stderr and os.path.exists("copy.h5")
+    assert "--seed does nothing beside --like" in load(ROWS, "--like", "base.h5", "--seed", "3", code=2).stderr

@@ -1,6 +1,7 @@
 """Predictions of an exported model without Shoal: what `shoal ckpt export` writes has all that is needed.
 
-    python3 predict.py MODEL.h5 DATA.h5      a line for each sample: class, probability; or the numbers that are predicted
+    python3 predict.py MODEL.h5 DATA.h5      a line for each sample: class, probability; or the numbers that are predicted;
+                                             of a network that reads text one line: the mean loss of its tokens
 
 Samples are those of the test split, or of the training split where there is no other, as `shoal predict` takes them.  It needs h5py
 and NumPy (Debian: python3-h5py), and is a guide to any other library.
@@ -118,6 +119,18 @@ def predict(model, x):
     return p / p.sum(-1, keepdims=True)
 
 
+def score(model, tokens):
+    """Of a text: the mean loss of a token in nats, and how many tokens that is of.  It is cut into samples as in training."""
+    context, at_once = int(model.attrs["sample"][0]), 64
+    n = (len(tokens) - 1) // context
+    loss = 0
+    for i in range(0, n, at_once):
+        part = tokens[i * context:min(i + at_once, n) * context + 1].astype(int)
+        p = predict(model, part[:-1].reshape(-1, context)).reshape(len(part) - 1, -1)
+        loss -= np.log(p[np.arange(len(p)), part[1:]]).sum()
+    return loss / (n * context), n * context
+
+
 def open_file(path, holds, give):
     """An HDF5 file that has one of these things; else the program ends with a line that says what to give."""
     try:
@@ -143,14 +156,30 @@ def check_features(model, data, shape):
         sys.exit(f"predict.py: the features are {', '.join(here)}, and the model was trained on the order {', '.join(there)}")
 
 
+def check_tokens(model, tokens):
+    """Ends the program where a text is too short, or of other tokens than those that the model was trained on."""
+    context, known = int(model.attrs["sample"][0]), int(model.attrs["classes"])
+    if len(tokens) <= context:
+        sys.exit(f"predict.py: the text has {len(tokens)} tokens, and the model needs {context} and the one that follows")
+    if tokens[:].max() >= known:
+        sys.exit(f"predict.py: token {tokens[:].max()} is none of the model's, which are 0 to {known - 1}: import the text as for training")
+
+
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):  # ends without a word where `head` has read enough
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if len(sys.argv) != 3:
         sys.exit("usage: python3 predict.py MODEL.h5 DATA.h5")
-    exported, data_set = "what `shoal ckpt export RUN -o MODEL.h5` writes", "a data set, as `shoal data import` makes it"
-    with open_file(sys.argv[1], ["layers"], exported) as model, open_file(sys.argv[2], ["test/x", "train/x"], data_set) as data:
-        samples = data["test/x"] if "test/x" in data and len(data["test/x"]) else data["train/x"]
+    with open_file(sys.argv[1], ["layers"], "what `shoal ckpt export RUN -o MODEL.h5` writes") as model:
+        reads = text(model.attrs["kind"]) == "text"
+        names = ["test/tokens", "train/tokens"] if reads else ["test/x", "train/x"]
+        data = open_file(sys.argv[2], names, f"a data set, as `shoal data import{' text' * reads}` makes it")
+        samples = data[names[0]] if names[0] in data and len(data[names[0]]) else data[names[1]]
+        if reads:
+            check_tokens(model, samples)
+            loss, n = score(model, samples)
+            print(f"loss {loss:.6g} per token, perplexity {math.exp(loss):.6g}, of {n} tokens")
+            sys.exit()
         check_features(model, data, samples.shape[1:])
         p = predict(model, samples[:].astype("f8"))
         if "target_mean" in model.attrs:

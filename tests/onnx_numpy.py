@@ -99,3 +99,19 @@ def run(model, x):
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         values[node.output[0]] = OPERATORS[node.op_type](attributes, *(values[i] for i in node.input))
     return {o.name: values[o.name] for o in model.graph.output}
+
+
+# A module that stands for ONNX Runtime in the examples of docs/predict.md.
+RUNTIME = """import types
+import onnx
+import onnx_numpy
+
+class InferenceSession:
+    def __init__(self, path):
+        self.model = onnx_numpy.load(path)
+    def get_modelmeta(self):
+        return types.SimpleNamespace(custom_metadata_map=onnx_numpy.facts(self.model))
+    def run(self, outputs, inputs):
+        values = onnx_numpy.run(self.model, inputs["input"])
+        return [values["probabilities"], values["logits"]]
+"""

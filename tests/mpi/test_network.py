@@ -7,11 +7,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import h5py
 import numpy as np
+import onnx_numpy
 import pytest
-from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, program, random_source, said, sampled, sets, shoal, train
+from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, program, random_source, run, said, sampled, sets, shoal, train
 
 METHODS = {
     "sync": [],
@@ -96,6 +98,29 @@ TOKENS = """layers:
 """
 
 
+def page_of_text(name, loss, tokens):
+    """docs/predict.py, and the lines of docs/predict.md for ONNX: the loss of a text, and what the network goes on with."""
+    said_of_all = rf"loss ([\d.]+) per token, perplexity ([\d.]+), of {tokens} tokens\n"
+    told = re.fullmatch(said_of_all, run([sys.executable, f"{ROOT}/docs/predict.py", f"{name}.h5", "text.h5"]).stdout)
+    assert [float(x) for x in told.groups()] == pytest.approx([loss, np.exp(loss)], rel=1e-5), told
+    with h5py.File("short.h5", "w") as f, h5py.File("large.h5", "w") as g, h5py.File("table.h5", "w") as h:
+        f["test/tokens"], g["test/tokens"], h["test/x"] = np.zeros(8, "u1"), np.full(20, 300, "u2"), np.zeros((1, 8), "f4")
+    for data, words in (("short", "the text has 8 tokens, and the model needs 8 and the one"), ("large", "token 300 is none of the model's, which are 0 to 255"),
+                        ("table", "table.h5 has no test/tokens and no train/tokens: give a data set, as `shoal data import text` makes it")):
+        r = run([sys.executable, f"{ROOT}/docs/predict.py", f"{name}.h5", f"{data}.h5"], code=1)
+        assert r.stderr.startswith("predict.py: ") and words in r.stderr and r.stderr.count("\n") == 1, r.stderr
+    with open(f"{ROOT}/docs/predict.md") as f:
+        page = next(block.split("```")[0] for block in f.read().split("```python\n") if "gpt.onnx" in block)
+    shoal("ckpt", "export", f"runs/{name}", "-o", "gpt.onnx")
+    os.symlink("text.h5", "book.h5")
+    with open("onnxruntime.py", "w") as f:
+        f.write(onnx_numpy.RUNTIME)
+    first, drawn = run([sys.executable, "-c", page], env={"PYTHONPATH": f"{os.getcwd()}:{ROOT}/tests"}).stdout.split("\n", 1)
+    assert float(first.split()[1]) == pytest.approx(loss, rel=1e-5), first
+    expected = subprocess.check_output([program(), "predict", f"runs/{name}", "--prompt", "ROMEO:", "--temperature", "0", "--generate", "100"])
+    assert drawn == expected.decode(errors="replace"), drawn
+
+
 def test_network_text(tmp_path, monkeypatch):
     """A GPT on text, a label for each token: one rank and two train the same network, which goes on as it began; its loss is that of
     an independent evaluation, over the windows of the test split."""
@@ -133,6 +158,7 @@ def test_network_text(tmp_path, monkeypatch):
     of_text = json.loads(shoal("predict", "runs/one", "text.h5", "--json").stdout)
     assert (of_text["tokens"], of_text["split"], of_text["without_prediction"]) == (8 * n, "test", 0), of_text
     assert [of_text[k] for k in ("loss", "perplexity", "bits", "bits_per_byte")] == pytest.approx([loss, np.exp(loss), *2 * [loss / np.log(2)]], rel=1e-5), of_text
+    page_of_text("one", loss, 8 * n)
     with open("prose.txt", "w") as f:
         f.write("Late, and in the rain, the boats came home.\nNobody spoke.\n")
     with open("t.csv", "w") as f:

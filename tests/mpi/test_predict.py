@@ -575,27 +575,12 @@ def test_text_columns(work):
         assert np.array(probabilities("new.h5", "train")) == pytest.approx(np.array([expected[i] for i in rows]), abs=1e-6)
 
 
-RUNTIME = """import types
-import onnx
-import onnx_numpy
-
-class InferenceSession:
-    def __init__(self, path):
-        self.model = onnx_numpy.load(path)
-    def get_modelmeta(self):
-        return types.SimpleNamespace(custom_metadata_map=onnx_numpy.facts(self.model))
-    def run(self, outputs, inputs):
-        values = onnx_numpy.run(self.model, inputs["input"])
-        return [values["probabilities"], values["logits"]]
-"""
-
-
 def test_page_of_onnx(named):
     """The lines of docs/predict.md that read a table of a spreadsheet for ONNX: classes and probabilities of `shoal predict`, with ids."""
     with open(f"{ROOT}/docs/predict.md") as f:
         page = next(block.split("```")[0] for block in f.read().split("```python\n") if "read_csv" in block)
     with open("onnxruntime.py", "w") as f:
-        f.write(RUNTIME)
+        f.write(onnx_numpy.RUNTIME)
     rows = [("007", "5,25", "1.234"), ("008", "-4,5", "60,125"), ("009", "", "-1.003.969,96"), ("010", "0", "3,5"), ("011", "3", "")]
     with open("new.csv", "w", newline="") as f:
         f.write("\ufeff" + "".join(";".join(row) + "\r\n" for row in [("id", "a", "b"), *rows]))

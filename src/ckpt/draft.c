@@ -225,7 +225,7 @@ static shoal_status list_shard(shoal_ckpt_draft *d, const shoal_ckpt *s)
   return SHOAL_OK;
 }
 
-shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d)
+shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d, shoal_ckpt **out)
 {
   const uint32_t number = (uint32_t)d->index.n_shards + 1;
   shoal_ckpt *s = NULL;
@@ -234,7 +234,10 @@ shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d)
   if (st == SHOAL_OK && (s->index.number != number || strcmp(s->index.save, d->index.save) != 0))
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s is not shard %" PRIu32 " of this save", path, number);
   if (st == SHOAL_OK) st = list_shard(d, s);
-  shoal_ckpt_close(s);
+  if (st == SHOAL_OK)
+    *out = s;
+  else
+    shoal_ckpt_close(s);
   free(path);
   return st;
 }

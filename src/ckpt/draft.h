@@ -36,8 +36,9 @@ shoal_status shoal_ckpt_draft_put(shoal_ckpt_draft *d, const char *name, shoal_d
 shoal_status shoal_ckpt_draft_link(shoal_ckpt_draft *d, const char *name, const char *existing);
 /** Path of a shard of the checkpoint whose main file has or will have this path.  Caller frees. */
 char *shoal_ckpt_shard_path(const char *main, const char *save, uint32_t number);
-/** List the next shard, 1, 2, …, of this save in the main file's draft, and what is in it.  The shard is finished. */
-shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d);
+/** List the next shard, 1, 2, …, of this save in the main file's draft, and what is in it.  The shard is finished.
+ *  @param[out] out  the shard, for reading its arrays by their names; caller closes */
+shoal_status shoal_ckpt_draft_attach(shoal_ckpt_draft *d, shoal_ckpt **out);
 /** Close, seal, fsync, read back, rename, fsync the folder. */
 shoal_status shoal_ckpt_draft_finish(shoal_ckpt_draft *d);
 /** Free everything, and remove the temporary file if it still exists.  Silent; accepts a draft never opened. */

@@ -4,7 +4,7 @@
  *
  *   a step     forward → backward ──announce(range)──→ grads_ready → rate → optimizer → weights_ready   or: rate → step
  *   between    settle (ranks on their own clocks)       the epoch's end    epoch_end
- *   evaluation assemble → observe                       a checkpoint       assemble → save
+ *   evaluation assemble → observe                       a checkpoint       assemble or sum → save
  *
  * A method is a schedule (a pure function of step, epoch and agreed loss) and an exchange (groups only).  It never
  * names MPI, NCCL or CUDA, and knows layers only as ranges of the arena and as cuts of the description.  Its state is
@@ -187,8 +187,12 @@ typedef struct {
    * test split (local), to accumulate in values [n_columns], initially 0; then with b NULL (collective), to replace
    * them by the final values. */
   shoal_status (*observe)(shoal_run *r, void *state, const shoal_batch *b, double *values);
+  /* For methods whose model's weights are a sum over ranks of arrays that each saves, "weights" and those of save.  A checkpoint then
+   * takes them from the files, beside the training, without assemble, unless statistics are measured with them.  May set another
+   * sum at each save, the same on all ranks but for the weight.  Local.  NULL: there is no such sum. */
+  void (*sum)(const shoal_run *r, const void *state, shoal_ckpt_sum *out);
   /* Saves state beyond weights, optimizer, statistics and loader position, which the loop saves.  Called after
-   * assemble, and twice: for a writer that computes the size and for one that writes.  Collective; ranks agree on its
+   * assemble, where that is called, and twice: for a writer that computes the size and for one that writes.  Collective; ranks agree on its
    * status. */
   shoal_status (*save)(shoal_run *r, void *state, shoal_ckpt_writer *c);
 

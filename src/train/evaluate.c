@@ -123,6 +123,18 @@ shoal_status shoal_session_assemble(shoal_session *s)
   return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, s->model.scratch->stats);
 }
 
+bool shoal_session_saves_sum(const shoal_session *s)
+{
+  return s->method->sum && !measures(s);
+}
+
+shoal_status shoal_session_assemble_to_save(shoal_session *s)
+{
+  shoal_run *r = &s->run;
+  if (!shoal_session_saves_sum(s)) return shoal_session_assemble(s);
+  return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, s->model.scratch->stats);
+}
+
 /* ---- scores ---- */
 
 /* Errors of targets, summed over this rank's share; its outputs are brought to memory that the host may touch. */

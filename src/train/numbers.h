@@ -86,6 +86,7 @@ shoal_status shoal_numbers_agree(shoal_session *s);
 /** All ranks know that one has: returns ERR_NUMERIC, with or without rolls_back, or the error of who could not read.
  *  Collective. */
 shoal_status shoal_numbers_act(shoal_session *s);
-/** Acts if the assembled model or a rank's own state is not finite: it would displace a good checkpoint.  Collective. */
+/** Acts if the model as it was assembled for the save, or a rank's own state, is not finite: it would displace a good checkpoint.  A
+ *  sum over ranks of what is finite is taken later, and is finite.  Collective. */
 shoal_status shoal_numbers_check_saved(shoal_session *s);
 #endif

@@ -44,16 +44,23 @@ static void put_stat(void *ctx, const char *name, size_t offset, size_t count)
   shoal_ckpt_put_arena(t->writer, t->backend, full, 1, (uint64_t[]){ count }, t->stats + offset);
 }
 
+/* The tensors are assembled in scratch, or cut from a sum over ranks that has the same order. */
 static void put_model(shoal_session *s, shoal_ckpt_writer *w)
 {
   const shoal_model *m = s->run.model;
+  const bool from_sum = shoal_session_saves_sum(s);
+  shoal_ckpt_sum sum;
+  if (from_sum) s->method->sum(&s->run, s->method_state, &sum);
   for (int i = 0; i < m->params; i++) {
     const shoal_param *p = &m->param[i];
     char name[SHOAL_NAME_MAX + 8];
     uint64_t dims[SHOAL_MAX_DIMS];
     for (int d = 0; d < p->shape.ndim; d++) dims[d] = (uint64_t)p->shape.dim[d];
     snprintf(name, sizeof name, "model/%s", p->name);
-    shoal_ckpt_put_arena(w, s->run.backend, name, p->shape.ndim, dims, s->model.scratch->w + p->offset);
+    if (from_sum)
+      shoal_ckpt_put_slice(w, &sum, name, p->shape.ndim, dims, p->offset);
+    else
+      shoal_ckpt_put_arena(w, s->run.backend, name, p->shape.ndim, dims, s->model.scratch->w + p->offset);
   }
   shoal_model_each_stat(m, put_stat, &(stat_target){ w, s->run.backend, s->model.scratch->stats });
 }
@@ -348,7 +355,7 @@ static shoal_status save(shoal_session *s, bool last)
   SHOAL_TRY(shoal_numbers_agree(s));
   uint64_t t0 = shoal_now_ns(), need;
   shoal_status st = SHOAL_OK;
-  SHOAL_TRY(shoal_session_assemble(s));
+  SHOAL_TRY(shoal_session_assemble_to_save(s));
   SHOAL_TRY(shoal_numbers_check_saved(s));
   SHOAL_TRY(shoal_session_check_alike(s));
   SHOAL_TRY(measure(s, &need));

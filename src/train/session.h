@@ -355,6 +355,9 @@ double shoal_session_decay(const shoal_session *s);
 void shoal_session_warn_of_schedule(const shoal_session *s);
 /* evaluate.c.  Collective; evaluate sets test_loss, and test_acc or fit. */
 shoal_status shoal_session_assemble(shoal_session *s);
+/* What a checkpoint needs of it: statistics alone, if its weights are to be the method's sum, taken beside the training. */
+shoal_status shoal_session_assemble_to_save(shoal_session *s);
+bool shoal_session_saves_sum(const shoal_session *s); /* local */
 shoal_status shoal_session_evaluate(shoal_session *s);
 shoal_status shoal_session_score_own(shoal_session *s); /* for ranks with their own models; sets own.score */
 /* loop.c */

@@ -3,6 +3,7 @@
 Ranks write shards if they have much of their own, or with ckpt.gather 0; the program ckpt_split writes any checkpoint again as a
 main file and shards.  Golden checkpoints tell what a resume must end with (test_golden.py).
 """
+import itertools
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import launch
-from harness import ROOT, assert_equal, built, checkpoints, log, newest, program, run, said, sets, shoal, train
+from harness import ROOT, Trace, arrays, assert_equal, built, checkpoints, log, newest, program, run, said, sets, shoal, train
 
 GOLDEN = f"{ROOT}/checkpoints/golden"
 SHARDS = 3
@@ -81,6 +82,33 @@ def test_written():
             after[mu] = f["replica/0/momentum"][()]
     taken = (after[0.5] - after[0.25]) / 0.25
     assert np.allclose(taken, np.mean(momenta, axis=0), atol=1e-5), np.abs(taken - np.mean(momenta, axis=0)).max()
+
+
+@pytest.mark.parametrize("method, terms", [("local-sgd", {"weights": 1}), ("daso", {"weights": 1}),
+                                           ("swarm", {"swarm_common": 1, "swarm_base": -1, "weights": 1})])
+def test_model(method, terms):
+    """/model of ranks with weights of their own: summed in rank order from what each has written, and for no save does a rank send
+    its weights to another one."""
+    shoal(*"data synth glyphs -o data.h5 --train 256 --test 8 --size 8".split())
+    own = {"local-sgd": dict(method__period=3), "daso": dict(method__warmup_epochs=0, method__cooldown_epochs=0), "swarm": {}}[method]
+    args = ("--quiet", "--topo", "1,2", *sets(data__file="data.h5", data__batch=4, model__name="mlp", model__widths="[256,128]",
+                                              optim__lr=0.01, method__name=method, run__steps=8, eval__every="never", **own))
+    train(3, "once", *args, *sets(ckpt__every="never"))
+    train(3, "often", *args, *sets(ckpt__every="2 steps", ckpt__keep=9, ckpt__gather=0, ckpt__beside="always"))
+    sent = {name: sum(int(Trace(name, r).info["payload"][3]) for r in range(3)) for name in ("once", "often")}
+    n = sum(x.nbytes for name, x in arrays(newest("often")).items() if name.startswith("model/"))
+    assert len(checkpoints("often")) >= 4 and sent["often"] - sent["once"] < n, f"{sent}, a model has {n} bytes"
+    share = [1 / 2, 1 / 4, 1 / 4] if method == "daso" else [1 / 3] * 3  # daso: the mean over nodes
+    for path in checkpoints("often"):
+        saved = {name: x for file in files_of(path) for name, x in arrays(file).items()}
+        total = np.float32(0)
+        for k, (name, factor) in itertools.product(range(3), terms.items()):
+            x = saved[f"replica/{k}/{name}"]
+            same = [j for j in range(3) if (saved[f"replica/{j}/{name}"] == x).all()]  # ranks with equal arrays count at once
+            if same[0] == k:
+                total = total + np.float32(factor * sum(share[j] for j in same)) * x
+        model = np.concatenate([saved[f"model/fc{i}.{what}"].ravel() for i in (1, 2, 3) for what in ("weight", "bias")])
+        assert (model.view("u4") == total.view("u4")).all(), f"{path}: {np.abs(model - total).max()}"
 
 
 def test_folder():

@@ -1,5 +1,5 @@
 /* Arrays of several ranks: uneven lengths, lengths beyond a piece, empty ones, equal ones; and failures of one rank, which
- * all ranks must learn.  In one file, in shards, and in shards that are written while what was put changes already.  Run at 1 to
+ * all ranks must learn; and sums over them, taken by who writes.  In one file, in shards, and in shards that are written while what was put changes already.  Run at 1 to
  * 4 ranks. */
 #include "unit/ckpt_together.h"
 
@@ -166,6 +166,53 @@ static void equal_replicas(bool spoilt)
   free(got);
 }
 
+/* A sum of three arrays of each rank, cut in two: whole numbers, each rank with another weight; base is the same on all ranks, and so
+ * written once.  With `alike` all ranks have the same fractions, of which the mean must be exactly these. */
+static void sums(bool alike)
+{
+  enum { N = (9 << 20) / 4 + 1, CUT = 6 };
+  shoal_ckpt_sum sum = { .terms = 3,
+                         .term = { { "common", 1 }, { "base", -1 }, { "weights", 2 } },
+                         .weight = alike ? 1.0 / size : rank + 1 };
+  float *x[3], *want = malloc(N * sizeof *want), *got = malloc(N * sizeof *got);
+  uint64_t cut[] = { 2, 3 }, rest = N - CUT;
+  char *path = NULL;
+  shoal_ckpt_writer *w;
+  shoal_ckpt *c;
+  if (alike) sum.term[2].factor = 1;
+  for (int k = 0; k < 3; k++) REQUIRE(x[k] = malloc(N * sizeof *x[k]), "memory");
+  REQUIRE(want, "memory");
+  REQUIRE(got, "memory");
+  for (int i = 0; i < N; i++) {
+    x[0][i] = x[1][i] = (float)(i % 13);
+    x[2][i] = alike ? 1 / (float)(i + 3) : (float)(100 * rank + i % 97);
+    if (!alike) x[0][i] += (float)(i % 7 + rank);
+    want[i] = alike ? x[2][i] : 0;
+    for (int r = 0; !alike && r < size; r++) want[i] += (float)((r + 1) * (i % 7 + r + 2 * (100 * r + i % 97)));
+  }
+  begin(13, &w);
+  shoal_ckpt_put_slice(w, &sum, "model/cut", 2, cut, 0);
+  for (int k = 0; k < 3; k++) shoal_ckpt_put_arena_replica(w, backend, sum.term[k].name, N, x[k]);
+  shoal_ckpt_put_slice(w, &sum, "model/rest", 1, &rest, CUT);
+  REQUIRE(end_save(w, x[2], N, &path) == SHOAL_OK, "commit: %s", check_error());
+  REQUIRE(shoal_ckpt_open(path, true, &c) == SHOAL_OK, "open");
+  CHECK_OK(shoal_ckpt_get(c, "model/cut", SHOAL_F32, CUT, got));
+  CHECK_OK(shoal_ckpt_get(c, "model/rest", SHOAL_F32, rest, got + CUT));
+  CHECK_BYTES(want, got, N * sizeof *want, "alike: %d", alike);
+  CHECK_EQ(shoal_ckpt_index_find(shoal_ckpt_get_index(c), "model/rest")->shard, 0, "in the main file");
+  shoal_ckpt_close(c);
+  CHECK_OK(shoal_group_barrier(g));
+  if (rank == 0) {
+    unlink(path);
+    CHECK_OK(shoal_ckpt_sweep(dir));
+  }
+  CHECK_OK(shoal_group_barrier(g));
+  free(path);
+  for (int k = 0; k < 3; k++) free(x[k]);
+  free(want);
+  free(got);
+}
+
 /* All ranks get the status `want`, the folder has no new file, and each rank has an error text. */
 static void check_failed(shoal_ckpt_writer *w, shoal_status want, const char *what)
 {
@@ -200,6 +247,14 @@ static void one_rank_fails(void)
     begin(20, &w);
     shoal_ckpt_put_replica(w, "weights", rank == size - 1 ? SHOAL_U32 : SHOAL_F32, 8, x);
     check_failed(w, SHOAL_ERR_ARG, "different types");
+  }
+  uint64_t n = 8;
+  for (int wrong = 0; wrong < 2; wrong++) {
+    begin(20, &w);
+    shoal_ckpt_put_slice(w, &(shoal_ckpt_sum){ .terms = 1, .term = { { wrong ? "none" : "weights", 1 } } }, "model/x",
+                         1, &n, 0);
+    shoal_ckpt_put_replica(w, "weights", SHOAL_F32, rank == size - 1 && !wrong ? 7 : 8, x);
+    check_failed(w, SHOAL_ERR_ARG, "a sum of what is not there, or of another length");
   }
 }
 
@@ -286,6 +341,8 @@ int main(void)
     CHECK_OK(shoal_group_barrier(g));
     equal_replicas(false);
     equal_replicas(true);
+    sums(false);
+    sums(true);
     one_rank_fails();
     fails_while_others_write();
     one_file_is_refused();

@@ -65,7 +65,9 @@ static inline shoal_status split_checkpoint(const char *from, const char *to, in
   for (int k = 1; st == SHOAL_OK && k <= shards && (stop_after < 0 || k <= stop_after); k++) {
     info.shard = (uint32_t)k;
     st = split_shard(c, to, &info, files);
-    if (st == SHOAL_OK) st = shoal_ckpt_draft_attach(&main);
+    shoal_ckpt *shard = NULL;
+    if (st == SHOAL_OK) st = shoal_ckpt_draft_attach(&main, &shard);
+    shoal_ckpt_close(shard);
   }
   if (st == SHOAL_OK && stop_after < 0) st = shoal_ckpt_draft_finish(&main);
   shoal_ckpt_draft_discard(&main);

@@ -140,6 +140,14 @@ static shoal_status place_all(shoal_ckpt_writer *c, const announcement *all, uin
   return SHOAL_OK;
 }
 
+bool shoal_ckpt_has_shard(const shoal_ckpt_writer *c, int rank)
+{
+  const size_t p = (size_t)c->size;
+  for (size_t i = 0; i < c->n_replicas; i++)
+    if (c->replicas.place[i * p + (size_t)rank] == SHOAL_CKPT_IN_SHARD) return true;
+  return false;
+}
+
 /* Numbers the shards, and the bytes that each rank writes: of rank 0 besides what it has itself. */
 static void number_shards(shoal_ckpt_writer *c, order *orders, uint64_t *most)
 {
@@ -346,6 +354,7 @@ shoal_status shoal_ckpt_plan(shoal_ckpt_writer *c, uint64_t gather, uint64_t *mo
 told:
   SHOAL_TRY_GOTO(st, shoal_group_settle(c->group, st), end);
   SHOAL_TRY_GOTO(st, shoal_group_settle(c->group, give_orders(c, orders, words, offset, most)), end);
+  SHOAL_TRY_GOTO(st, shoal_ckpt_sum_plan(c), end);
   st = gather_arrays(c);
   if (st == SHOAL_OK && c->shard) st = shoal_ckpt_draft_open(&c->draft, c->path, &c->info, 0);
   st = shoal_group_settle(c->group, st);

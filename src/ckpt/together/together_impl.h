@@ -19,6 +19,8 @@ typedef struct {
   int ndim;
   uint64_t dims[SHOAL_CKPT_MAX_DIMS], n, bytes;
   bool replica;
+  bool slice; /* of the sum, from element `first` on: without data until that is there */
+  uint64_t first;
   const void *data;
   void *own;           /* `data`, if it is a copy */
   shoal_window window; /* `data`, if it is of a backend */
@@ -37,6 +39,16 @@ typedef struct {
   char *gathered;          /* arrays of other ranks that rank 0 writes */
 } shoal_ckpt_replicas;
 
+/* Of the sum over ranks that slices are cut from; but for `of`, only on rank 0. */
+typedef struct {
+  shoal_ckpt_sum of;              /* no terms: no slices */
+  size_t index[SHOAL_CKPT_TERMS]; /* of each term among the replicas */
+  double
+      *weight; /* [terms, size] of an array: that of all ranks that have an equal one; only the lowest of them has it */
+  float *total; /* [n] */
+  uint64_t n;
+} shoal_ckpt_total;
+
 typedef enum { SHOAL_CKPT_WRITING, SHOAL_CKPT_WRITTEN, SHOAL_CKPT_ENDED } shoal_ckpt_state;
 
 struct shoal_ckpt_writer {
@@ -53,6 +65,7 @@ struct shoal_ckpt_writer {
   size_t n, room;
   size_t n_replicas; /* of these items */
   shoal_ckpt_replicas replicas;
+  shoal_ckpt_total sum;
   uint32_t n_shards, shard; /* rank 0: of all; this rank's: 0: none */
   shoal_ckpt_done done;
   void *done_context;
@@ -75,4 +88,15 @@ void shoal_ckpt_replicas_free(shoal_ckpt_replicas *r);
 char *shoal_ckpt_replica_name(int rank, const char *name);
 /** The i-th item that is a replica. */
 shoal_ckpt_item *shoal_ckpt_replica(const shoal_ckpt_writer *c, size_t i);
+/** Whether a rank writes a shard; on rank 0. */
+bool shoal_ckpt_has_shard(const shoal_ckpt_writer *c, int rank);
+
+/* sum.c: the sum over ranks that slices are cut from.  Nothing is done where there are none. */
+shoal_status
+shoal_ckpt_sum_plan(shoal_ckpt_writer *c); /* collective, once arrays have a place; all return the same status */
+/* On rank 0, in this order: the arrays it has in memory, those of each shard in rank order, then the slices are written. */
+void shoal_ckpt_sum_gathered(shoal_ckpt_writer *c);
+shoal_status shoal_ckpt_sum_shard(shoal_ckpt_writer *c, int rank, const shoal_ckpt *shard);
+shoal_status shoal_ckpt_sum_write(shoal_ckpt_writer *c);
+void shoal_ckpt_sum_free(shoal_ckpt_total *s);
 #endif

@@ -3,7 +3,8 @@
  *   put      every rank notes what it has: small arrays are copied, those of a backend's memory borrowed
  *   launch   all agree on who writes what (plan.c); then training may go on, with a copy of what was borrowed
  *   write    rank 0 the main file, other ranks their shards, all at the same time: data sets -> close -> seal -> fsync -> read
- *            back -> rename; rank 0 waits for all shards before it seals, lists them, and gives the main file its name last
+ *            back -> rename; rank 0 waits for all shards before it seals, lists them, takes the sums over ranks from them (sum.c),
+ *            and gives the main file its name last
  *   join     all learn whether it is there
  *
  * What is written beside the training is written by a thread, which calls HDF5 (built thread-safe: its calls are serialised) and
@@ -51,6 +52,7 @@ static void free_items(shoal_ckpt_writer *c)
   c->item = NULL;
   c->n = 0;
   shoal_ckpt_replicas_free(&c->replicas);
+  shoal_ckpt_sum_free(&c->sum);
 }
 
 static void free_writer(shoal_ckpt_writer *c)
@@ -222,6 +224,25 @@ void shoal_ckpt_put_replica(shoal_ckpt_writer *c, const char *name, shoal_dtype 
   put(c, true, name, type, 1, &n, data, NULL);
 }
 
+void shoal_ckpt_put_slice(shoal_ckpt_writer *c, const shoal_ckpt_sum *sum, const char *name, int ndim,
+                          const uint64_t *dims, uint64_t first)
+{
+  shoal_ckpt_item *x = NULL;
+  c->sum.of = *sum;
+  if (!takes_part(c, false)) return;
+  if (c->dry_run) {
+    c->bytes += measure(SHOAL_F32, ndim, dims);
+    return;
+  }
+  shoal_status st = add_item(c, name, SHOAL_F32, ndim, dims, &x);
+  if (st == SHOAL_OK) {
+    x->slice = true;
+    x->first = first;
+    c->sum.n = SHOAL_MAX(c->sum.n, first + x->n);
+  }
+  keep_failure(c, st);
+}
+
 /* Only where the data will be read: by rank 0, or by all for a replica. */
 static void put_backend(shoal_ckpt_writer *c, shoal_backend *b, bool replica, const char *name, int ndim,
                         const uint64_t *dims, const float *x)
@@ -362,6 +383,7 @@ static shoal_status write_items(shoal_ckpt_writer *c)
   size_t replicas = 0;
   for (size_t k = 0; k < c->n; k++) {
     const shoal_ckpt_item *x = &c->item[k];
+    if (x->slice) continue;
     if (!x->replica)
       SHOAL_TRY(shoal_ckpt_draft_put(&c->draft, x->name, x->type, x->ndim, x->dims, x->data));
     else if (c->rank == ROOT)
@@ -374,14 +396,28 @@ static shoal_status write_items(shoal_ckpt_writer *c)
   return SHOAL_OK;
 }
 
-/* A shard whole; of the main file what is in it. */
+/* Room for others, while it is waited for them. */
+static void free_written(shoal_ckpt_writer *c)
+{
+  for (size_t k = 0; k < c->n; k++) {
+    shoal_window_drop(&c->item[k].window);
+    free(c->item[k].own);
+    c->item[k].own = NULL;
+    c->item[k].data = NULL;
+  }
+  free(c->replicas.gathered);
+  c->replicas.gathered = NULL;
+}
+
+/* A shard whole; of the main file what is in it, but for what is summed over ranks. */
 static shoal_status write_own(shoal_ckpt_writer *c)
 {
   if (c->rank != ROOT && !c->shard) return SHOAL_OK;
-  shoal_status st = write_items(c);
-  if (st == SHOAL_OK && c->shard) st = shoal_ckpt_draft_finish(&c->draft);
-  if (st == SHOAL_OK) free_items(c); /* room for others, while it is waited for them */
-  return st;
+  SHOAL_TRY(write_items(c));
+  if (c->shard) SHOAL_TRY(shoal_ckpt_draft_finish(&c->draft));
+  if (c->rank == ROOT) shoal_ckpt_sum_gathered(c);
+  free_written(c);
+  return SHOAL_OK;
 }
 
 /* A file server may show a file late that another host has made; nobody waits so long for those of ranks that may be gone. */
@@ -401,16 +437,25 @@ static shoal_status wait_for_shard(shoal_ckpt_writer *c, const char *path)
   return SHOAL_OK;
 }
 
-/* Rank 0: lists the shards as they come, and gives the main file its name. */
+/* Rank 0: the next shard, which that rank writes. */
+static shoal_status take_shard(shoal_ckpt_writer *c, int rank)
+{
+  shoal_ckpt *shard = NULL;
+  char *path = shoal_ckpt_shard_path(c->path, c->draft.index.save, (uint32_t)c->draft.index.n_shards + 1);
+  shoal_status st = wait_for_shard(c, path);
+  if (st == SHOAL_OK) st = shoal_ckpt_draft_attach(&c->draft, &shard);
+  if (st == SHOAL_OK) st = shoal_ckpt_sum_shard(c, rank, shard);
+  shoal_ckpt_close(shard);
+  free(path);
+  return st;
+}
+
+/* Rank 0: lists the shards as they come, writes what is summed over ranks, and gives the main file its name. */
 static shoal_status finish_main(shoal_ckpt_writer *c)
 {
-  for (uint32_t k = 1; k <= c->n_shards; k++) {
-    char *path = shoal_ckpt_shard_path(c->path, c->draft.index.save, k);
-    shoal_status st = wait_for_shard(c, path);
-    free(path);
-    SHOAL_TRY(st);
-    SHOAL_TRY(shoal_ckpt_draft_attach(&c->draft));
-  }
+  for (int r = 0; r < c->size; r++)
+    if (shoal_ckpt_has_shard(c, r)) SHOAL_TRY(take_shard(c, r));
+  SHOAL_TRY(shoal_ckpt_sum_write(c));
   SHOAL_TRY(shoal_ckpt_draft_finish(&c->draft));
   if (c->done) c->done(c->done_context, c->path, c->beside);
   return SHOAL_OK;

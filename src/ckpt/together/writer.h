@@ -37,6 +37,24 @@ void shoal_ckpt_put_arena(shoal_ckpt_writer *c, shoal_backend *b, const char *na
 void shoal_ckpt_put_arena_replica(shoal_ckpt_writer *c, shoal_backend *b, const char *name, uint64_t n, const float *x);
 shoal_status shoal_ckpt_get_arena(const shoal_ckpt *c, shoal_backend *b, const char *name, uint64_t n, float *x);
 
+/* A sum over all ranks K of arrays that they put:  Σ_K weight_K · Σ_i factor_i · replica/K/name_i. */
+enum { SHOAL_CKPT_TERMS = 3 };
+typedef struct {
+  int terms;
+  struct {
+    const char *name; /* of an f32 replica of the same length on all ranks; borrowed to the end */
+    float factor;
+  } term[SHOAL_CKPT_TERMS];
+  double weight; /* of this rank */
+} shoal_ckpt_sum;
+/** Write an f32 array of all that is cut from such a sum, the same one for all such arrays: dims elements of it from number `first`
+ *  on.  Nothing is sent for it: the thread that writes the main file takes the sum from what that file has and from the shards, once
+ *  they are there, in f32 and in rank order, so that its bits do not depend on where arrays were written; arrays that are equal on
+ *  all ranks give the same bits where weights add up to 1.  Not collective, but every rank calls it with the same terms (ERR_ARG).
+ *  Cost: rank 0 keeps the sum in memory, and reads the shards' arrays once. */
+void shoal_ckpt_put_slice(shoal_ckpt_writer *c, const shoal_ckpt_sum *sum, const char *name, int ndim,
+                          const uint64_t *dims, uint64_t first);
+
 typedef enum { SHOAL_CKPT_AUTO, SHOAL_CKPT_ALWAYS, SHOAL_CKPT_NEVER } shoal_ckpt_beside;
 enum { SHOAL_CKPT_LARGE = 32 << 20 }; /* bytes to write by one rank: from there on beside the training, with AUTO */
 /* Memory for the copies of a rank, kept from one save to the next, because new memory costs more than copying.  { 0 } at first. */

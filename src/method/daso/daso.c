@@ -233,6 +233,12 @@ static shoal_status daso_settle(shoal_run *r, void *state, shoal_settle stage)
   return stage == SHOAL_GATHERED ? shoal_daso_settle(&s->core) : SHOAL_OK;
 }
 
+/* The mean over nodes counts each rank with its part of its node. */
+static double share_of_rank(const shoal_run *r, const daso_state *s)
+{
+  return 1.0 / s->core.nodes / shoal_world_place(r->world)->local_size;
+}
+
 /* The weights that a blocking sum would give now: the mean over nodes. */
 static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, float *stats)
 {
@@ -240,12 +246,16 @@ static shoal_status daso_assemble(shoal_run *r, void *state, float *weights, flo
   if (s->core.equal)
     SHOAL_TRY(r->backend->ops->copy(r->backend, r->form->params->n * sizeof *weights, r->form->params->w, weights));
   else
-    SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form,
-                                       1.0 / s->core.nodes / shoal_world_place(r->world)->local_size, weights));
+    SHOAL_TRY(shoal_model_sum_weighted(&s->models, r->form, share_of_rank(r, s), weights));
   return shoal_mean_stats(r->backend, r->control, r->model, r->form->params->stats, stats);
 }
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
+
+static void daso_sum(const shoal_run *r, const void *state, shoal_ckpt_sum *out)
+{
+  *out = (shoal_ckpt_sum){ .terms = 1, .term = { { "weights", 1 } }, .weight = share_of_rank(r, state) };
+}
 
 /* The first member of a group across nodes, which writes the sum that all members hold. */
 static int first_of(const shoal_run *r, int group)
@@ -417,6 +427,7 @@ const shoal_method shoal_method_daso = {
   .settle = daso_settle,
   .epoch_end = daso_epoch_end,
   .assemble = daso_assemble,
+  .sum = daso_sum,
   .save = daso_save,
   .load = daso_load,
 };

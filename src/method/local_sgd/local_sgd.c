@@ -273,6 +273,12 @@ static shoal_status local_assemble(shoal_run *r, void *state, float *weights, fl
 
 /* ---------------------------------------------------------------------------------------------------- checkpoints */
 
+static void local_sum(const shoal_run *r, const void *state, shoal_ckpt_sum *out)
+{
+  (void)state;
+  *out = (shoal_ckpt_sum){ .terms = 1, .term = { { "weights", 1 } }, .weight = 1.0 / shoal_group_size(r->all) };
+}
+
 /* The schedule of averages depends on the step number only, so it has no state but what is under way. */
 static shoal_status local_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
 {
@@ -359,6 +365,7 @@ const shoal_method shoal_method_local_sgd = {
   .settle = local_settle,
   .epoch_end = local_epoch_end,
   .assemble = local_assemble,
+  .sum = local_sum,
   .save = local_save,
   .load = local_load,
 };

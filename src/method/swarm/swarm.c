@@ -165,6 +165,25 @@ static shoal_status swarm_assemble(shoal_run *r, void *state, float *weights, fl
 
 /* ------------------------------------------------------------------------------------------------- checkpoints */
 
+#define COMMON "swarm_common"
+#define BASE   "swarm_base"
+
+/* Pending updates first: they are exactly 0 where there are none. */
+static void swarm_sum(const shoal_run *r, const void *state, shoal_ckpt_sum *out)
+{
+  const shoal_swarm *s = ((const swarm_state *)state)->swarm;
+  (void)r;
+  *out = (shoal_ckpt_sum){ .weight = 1.0 / s->size };
+  if (s->node.b) {
+    out->term[out->terms].name = COMMON;
+    out->term[out->terms++].factor = 1;
+    out->term[out->terms].name = BASE;
+    out->term[out->terms++].factor = -1;
+  }
+  out->term[out->terms].name = "weights";
+  out->term[out->terms++].factor = 1;
+}
+
 enum { BEGUN, SINCE, TURNS, MET, SERVED, PARCELS, FULL_PARCELS, RESENT_BYTES, COUNTS };
 
 static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
@@ -184,8 +203,8 @@ static shoal_status swarm_save(shoal_run *r, void *state, shoal_ckpt_writer *c)
   shoal_ckpt_put_replica(c, "swarm_counts", SHOAL_I64, COUNTS, counts);
   shoal_ckpt_put_replica(c, "swarm_distance", SHOAL_F64, s->blocks, s->distance);
   if (!s->node.b) return SHOAL_OK;
-  shoal_ckpt_put_arena_replica(c, s->backend, "swarm_common", s->node.n, s->node.c);
-  shoal_ckpt_put_arena_replica(c, s->backend, "swarm_base", s->node.n, s->node.b);
+  shoal_ckpt_put_arena_replica(c, s->backend, COMMON, s->node.n, s->node.c);
+  shoal_ckpt_put_arena_replica(c, s->backend, BASE, s->node.n, s->node.b);
   return SHOAL_OK;
 }
 
@@ -228,8 +247,8 @@ static shoal_status swarm_load(shoal_run *r, void *state, const shoal_ckpt *c, b
   char common[64], base[64];
   if (same_layout) {
     SHOAL_TRY(load_counts(s, c));
-    snprintf(common, sizeof common, "replica/%d/swarm_common", s->rank);
-    snprintf(base, sizeof base, "replica/%d/swarm_base", s->rank);
+    snprintf(common, sizeof common, "replica/%d/" COMMON, s->rank);
+    snprintf(base, sizeof base, "replica/%d/" BASE, s->rank);
     bool saved = shoal_ckpt_has(c, common);
     if (saved && s->node.b) {
       SHOAL_TRY(shoal_ckpt_get_arena(c, s->backend, common, s->node.n, s->node.c));
@@ -266,6 +285,7 @@ const shoal_method shoal_method_swarm = {
   .weights_ready = swarm_weights_ready,
   .settle = swarm_settle,
   .assemble = swarm_assemble,
+  .sum = swarm_sum,
   .save = swarm_save,
   .load = swarm_load,
 };

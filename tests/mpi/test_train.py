@@ -469,9 +469,9 @@ EXACT = {
 def test_killed_saving(glyphs, jobs, method):
     """H09: all processes killed at random moments of a run that saves all the time, in shards and beside the training: each restart
     goes on from a checkpoint that verifies, and the end is that of an uninterrupted run, which saved one file.  3 kills of each of
-    two methods; with SHOAL_FULL=1 of every method, and 50 of a long run of sync."""
+    two methods; with SHOAL_FULL=1 of every method, and 50 of a long run of local-sgd, whose model comes from the shards."""
     glyphs(400)
-    kills, epochs = (50, 30) if FULL and method == "sync" else (3, 4)
+    kills, epochs = (50, 30) if FULL and method == "local-sgd" else (3, 4)
     options = [*MLP, "--topo", "2x1", *sets(method__name=method, run__epochs=epochs, data__batch=8, model__widths="[256,128]",
                                             **EXACT[method])]
     train(2, "whole", *options)
@@ -488,7 +488,7 @@ def test_killed_saving(glyphs, jobs, method):
         seen = last_step("shot")
         done += 1
     assert done >= 2, f"only {done} kills"
-    r = train(2, "shot", *shot)
+    r = train(2, "shot", *shot, timeout=900)
     assert "resumed from" in r.stdout, r.stdout
     assert_equal(newest("whole"), newest("shot"), f"{method}, {done} kills")
     kept = [os.path.basename(c)[:-len(".h5")] for c in checkpoints("shot")]

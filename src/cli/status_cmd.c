@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "ckpt/folder.h"
 #include "cli/cli.h"
 #include "cli/job_flags.h"
 #include "report/runs.h"
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { COLUMNS = 80, MOST_COLUMNS = 1000 };
@@ -31,7 +33,8 @@ const shoal_verb_help shoal_status_help = {
   "gone, or\n"
   "it has said nothing for two minutes; silent: the same, but its job still runs. Runs that wait for their first start "
   "are "
-  "queued;\n"
+  "queued; "
+  "starting: their job runs, and nothing is heard of this start yet;\n"
   "stuck: their job never starts, as the one that it waits for has failed, or its partition does not have or allow so "
   "much. "
   "Suspended: stopped\n"
@@ -167,6 +170,13 @@ static void find_job(const shoal_run_facts *r, const shoal_queue *q, standing *s
   }
 }
 
+/* Whether a job has begun after the last word of its run, so that this was of an earlier start. */
+static bool began_since(const shoal_queued *q, double age_s)
+{
+  struct tm t = { .tm_isdst = -1 }; /* Slurm tells times of this zone */
+  return q->start && strptime(q->start, "%Y-%m-%dT%H:%M:%S", &t) && difftime(time(NULL), mktime(&t)) < age_s;
+}
+
 static standing judge(const shoal_run_facts *r, const shoal_queue *q)
 {
   static const char *const words[] = { [SHOAL_LIFE_SUBMITTED] = "submitted",
@@ -178,11 +188,12 @@ static standing judge(const shoal_run_facts *r, const shoal_queue *q)
                                        [SHOAL_LIFE_DEAD] = "dead" };
   standing s = { .state = words[r->life] };
   find_job(r, q, &s);
-  bool runs = has_begun(s.entry),
+  bool runs = has_begun(s.entry), starts = is_state(s.entry, "RUNNING") && began_since(s.entry, r->age_s),
        goes_on = r->life == SHOAL_LIFE_RUNNING || r->life == SHOAL_LIFE_STOPPING || r->silent;
   const char *waits = never_starts(s.entry) ? "stuck" : "queued";
   if (r->life == SHOAL_LIFE_SUBMITTED && q->asked) s.state = runs ? "starting" : s.entry ? waits : "gone";
   if (r->life == SHOAL_LIFE_DEAD && r->silent && runs) s.state = "silent";
+  if (starts && !r->stopped) s.state = "starting";
   if (goes_on && (r->stopped || is_state(s.entry, "SUSPENDED") || is_state(s.entry, "STOPPED"))) s.state = "suspended";
   if (r->life == SHOAL_LIFE_DEAD && !r->stopped && s.entry && !runs)
     s.state = waits; /* again, as after the failure of a node */
@@ -202,6 +213,13 @@ static bool is_turn(const char *reason)
   return strcmp(reason, "JobArrayTaskLimit") == 0;
 }
 
+/* What a job waits for, if its column is too narrow for it and it is more than its turn in an array. */
+static const char *long_wait(const standing *s)
+{
+  const char *reason = s->entry && !has_begun(s->entry) ? s->entry->reason : NULL;
+  return reason && !is_short(reason) && !is_turn(reason) && !never_starts(s->entry) ? reason : NULL;
+}
+
 /* When its job starts next: "2026-01-31T12:00:00" as "01-31 12:00"; else what it waits for, or that nothing is known yet; "" if it
  * does not wait.  A job that is requeued Slurm holds for two minutes, and gives no time for the element of an array. */
 static const char *next_start(const shoal_run_facts *r, const standing *s, char *buf, size_t cap)
@@ -216,8 +234,10 @@ static const char *next_start(const shoal_run_facts *r, const standing *s, char 
     snprintf(buf, cap, "%.5s %.5s", start + DATE, start + TIME);
   else if (r->attempt > 0 && s->entry->reason && strcmp(s->entry->reason, "BeginTime") == 0)
     snprintf(buf, cap, "in < 3 min");
-  else if (s->entry->reason && !is_short(s->entry->reason))
-    snprintf(buf, cap, "%s", is_turn(s->entry->reason) ? "array limit" : "see below");
+  else if (s->entry->reason && is_turn(s->entry->reason))
+    snprintf(buf, cap, "array limit");
+  else if (long_wait(s))
+    snprintf(buf, cap, "see below");
   else
     snprintf(buf, cap, "%s", s->entry->reason ? s->entry->reason : "not known");
   return buf;
@@ -270,18 +290,14 @@ static void add_line(const shoal_run_facts *r, const standing *s, int width, sho
   shoal_str_add(out, "\n");
 }
 
-/* What a job waits for, if its column is too narrow for it and it is more than its turn in an array. */
-static const char *long_wait(const standing *s)
+/* Of a run that is dead or silent; nothing if it is neither. */
+static void add_last_words(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
-  const char *reason = s->entry && !has_begun(s->entry) ? s->entry->reason : NULL;
-  return reason && !is_short(reason) && !is_turn(reason) && !never_starts(s->entry) ? reason : NULL;
-}
-
-/* Of a run that is dead or silent; NULL: it is neither. */
-static const char *last_words(const shoal_run_facts *r, const standing *s)
-{
-  if (strcmp(s->state, "dead") != 0 && strcmp(s->state, "silent") != 0) return NULL;
-  return r->silent ? "nothing is heard of it" : "killed without a word";
+  if (strcmp(s->state, "dead") != 0 && strcmp(s->state, "silent") != 0) return;
+  if (r->silent)
+    shoal_str_add(out, "nothing is heard of it");
+  else
+    shoal_str_add(out, "killed%s%s", *r->reason ? ": " : " without a word", r->reason);
 }
 
 /* The log of the job that counts; NULL: its name is not known.  Caller frees. */
@@ -329,20 +345,23 @@ static char *node_failure(const shoal_run_facts *r, const standing *s)
 static void add_dead(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
   char since[32], *failure = node_failure(r, s);
-  shoal_str_add(out, "%s%s%s, last word %s ago", failure ? failure : "", failure ? ", as its job's log says: " : "",
-                last_words(r, s), shoal_format_seconds(r->age_s, since, sizeof since));
+  if (failure) shoal_str_add(out, "%s, as its job's log says: ", failure);
+  add_last_words(r, s, out);
+  shoal_str_add(out, ", last word %s ago", shoal_format_seconds(r->age_s, since, sizeof since));
   free(failure);
 }
 
 /* A job that is over, of a run that has not begun. */
 static void add_gone(const shoal_run_facts *r, const standing *s, shoal_str *out)
 {
-  char *log = log_of(r, s);
+  char word[SHOAL_WORD], *log = log_of(r, s);
   shoal_str_add(out, "job %s has ended, and the run has not begun: ", s->job ? s->job : "-");
   if (log)
     shoal_str_add(out, "%s %s", shoal_path_exists(log) ? "see" : "there is no log", log);
   else
     shoal_str_add(out, "see the job's log, if it has one");
+  if (s->job && !strchr(s->job, '_'))
+    shoal_str_add(out, "; rm %s/job.json takes the run off this list", shoal_shell_word(r->dir, word));
   free(log);
 }
 
@@ -396,15 +415,15 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
                   r->stopped);
   else if (strcmp(s->state, "suspended") == 0)
     shoal_str_add(out, "job %s is suspended: scontrol resume %s lets it go on", s->job, s->job);
-  else if (last_words(r, s))
+  else if (strcmp(s->state, "dead") == 0 || strcmp(s->state, "silent") == 0)
     add_dead(r, s, out);
   else if (strcmp(s->state, "gone") == 0)
     add_gone(r, s, out);
   else if (strcmp(s->state, "queued") == 0 && r->life == SHOAL_LIFE_DEAD)
-    shoal_str_add(out, "job %s waits to go on from the newest checkpoint; its last start ended without a word", s->job);
-  else if (long_wait(s) && r->life != SHOAL_LIFE_DONE)
-    shoal_str_add(out, "job %s waits: %s", s->job, long_wait(s));
-  if (r->memory[0] && strcmp(s->state, "queued") != 0 && !strstr(r->reason, "memory ran out"))
+    shoal_str_add(out, "job %s waits to %s; its last start ended without a word", s->job,
+                  shoal_ckpt_newest(r->dir) >= 0 ? "go on from the newest checkpoint" : "begin anew");
+  if (r->memory[0] && strcmp(s->state, "queued") != 0 && strcmp(s->state, "starting") != 0 &&
+      !strstr(r->reason, "memory ran out"))
     shoal_str_add(out, "%s%s", out->len ? "; " : "", r->memory);
   bool waits = r->life == SHOAL_LIFE_DONE && s->entry && !has_begun(s->entry);
   if (waits && !trains_on(r))
@@ -413,6 +432,7 @@ static void find_reason(const shoal_run_facts *r, const standing *s, shoal_str *
     add_never(r, s->entry, out);
   else if (waits)
     add_aim(r, s->job, out);
+  if (long_wait(s)) shoal_str_add(out, "%sjob %s waits: %s", out->len ? "; " : "", s->job, long_wait(s));
 }
 
 static void add_reason(const shoal_run_facts *r, const standing *s, shoal_str *out)
@@ -460,7 +480,10 @@ static void add_end(shoal_json *j, const shoal_run_facts *r, const standing *s)
     shoal_json_int(j, "exit_code", r->exit_code);
   else
     shoal_json_null(j, "exit_code");
-  shoal_json_string(j, "reason", last_words(r, s) ? last_words(r, s) : r->reason);
+  shoal_str words = { 0 };
+  add_last_words(r, s, &words);
+  shoal_json_string(j, "reason", words.len ? words.text : r->reason);
+  shoal_str_free(&words);
 }
 
 static void print_json(const shoal_runs *runs, const shoal_queue *q)

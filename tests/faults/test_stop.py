@@ -246,7 +246,7 @@ def test_stop_killed(glyphs, jobs):
             assert re.search(rf"^{name}: {words}; then it was killed before it ended$", told, re.M), told
             assert re.search(rf"attempt 1: {words}; then it was killed before it ended", after.stdout), said(after)
         else:
-            assert s["state"] == "stopping" and re.search(rf"^{name}: killed without a word, last word", told, re.M), f"{s}\n{told}"
+            assert s["state"] == "stopping" and re.search(rf"^{name}: killed: asked to stop by a signal; not saved yet, last word", told, re.M), f"{s}\n{told}"
             assert "attempt 1 did not end by itself" in after.stderr, said(after)
         assert (status(name)["state"], status(name)["ended"]) == ("stopped", True), status(name)
 

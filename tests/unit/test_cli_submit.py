@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -356,7 +357,7 @@ def make_run(name, state, age=0, job=None, process=None, **more):
     os.makedirs(f"runs/{name}")
     path = f"runs/{name}/status.json"
     with open(path, "w") as f:
-        json.dump({"state": state, "exit_code": 4 if state == "failed" else 0, "reason": "rank 3 is gone" * 9, "step": 1234, "attempt": 2,
+        json.dump({"state": state, "exit_code": 4 if state == "failed" else 0, "reason": "rank 3 is gone" * 9 if state == "failed" else "", "step": 1234, "attempt": 2,
                    "job": job, "progress": {"done": 0.376, "loss": 0.12345678}, "process": process or {}, **more}, f)
     now = os.stat(path).st_mtime
     os.utime(path, (now - age, now - age))
@@ -415,8 +416,26 @@ def test_states(work):
     assert states()["killed"]["state"] == "queued"  # after NODE_FAIL
     table = shoal("status").stdout
     assert re.search(r"^again +stopped .* 15         not known$", table, re.M) and re.search(r"^killed +queued .* 13         in < 3 min$", table, re.M), table
-    assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word\n" in table, table
+    assert "\nkilled: job 13 waits to begin anew; its last start ended without a word\n" in table, table
     assert re.search(r"^new .* 17         see below$", table, re.M) and "\nnew: job 17 waits: AssocMaxJobsLimit\n" in table, table
+    # "see below" has its reason below, whatever else is told of the run.
+    down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    with open("queue", "w") as f:
+        f.write("".join(f"{job}|PENDING|N/A|{down}\n" for job in (13, 15, 16, 17, 20)))
+    checkpoint = "runs/killed/ckpt/step-000001000.h5"
+    os.makedirs(os.path.dirname(checkpoint))
+    open(checkpoint, "w").close()
+    table = shoal("status").stdout
+    for name, job in (("killed", 13), ("again", 15), ("wrong", 16), ("new", 17), ("deep/in/the/done", 20)):
+        assert re.search(rf"^{name} .* {job}         see below$", table, re.M) and re.search(rf"^{name}: .*job {job} waits: {down}$", table, re.M), table
+    assert "\nkilled: job 13 waits to go on from the newest checkpoint; its last start ended without a word; job 13 waits: " in table, table
+    # A job that has begun since the last word of its run is starting; of one that began before, the last start was killed.
+    for age, state in ((-100, "dead"), (100, "starting")):
+        os.utime("runs/killed/status.json", (time.time() - 200,) * 2)
+        began = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 200 + age))
+        with open("queue", "w") as f:
+            f.write(f"13|RUNNING|{began}|None\n")
+        assert states()["killed"]["state"] == state and ("\nkilled: " in shoal("status").stdout) == (state == "dead"), (age, states()["killed"])
     with open("queue", "w") as f:  # their predecessor failed: they would wait for ever
         f.write("17|PENDING|N/A|DependencyNeverSatisfied\n12|PENDING|N/A|DependencyNeverSatisfied\n")
     asked, table = states(), shoal("status").stdout
@@ -517,6 +536,9 @@ def test_states(work):
     open("runs/set/job-19_1.log", "w").close()
     assert f"{gone.format('see')}\n" in shoal("status").stdout
     assert "new: job 18 has ended" not in shoal("status").stdout and "new: job 17 has ended, and the run has not begun: see the job's log, if it" in shoal("status").stdout
+    assert "; rm runs/new/job.json takes the run off this list\n" in shoal("status").stdout and "job.json takes" not in shoal("status", "runs/set").stdout
+    os.remove("runs/new/job.json")
+    assert "new" not in states()
     child.kill()
     child.wait()
     assert states()["alive"]["state"] == "dead"

@@ -10,8 +10,9 @@
  *
  * A hook after every progress call (the backend polls between primitives) reads and answers.  It changes only c: x and b belong
  * to the training step; what is due in a segment (a fold, or V3's average) is done at its end.  So no rank waits for another's
- * compute, and a slow rank is read in its last state.  Several interactions are under way at once; the segments of one are
- * exchanged independently, up to LANES of them at a time.
+ * compute, and a slow rank is read in its last state.  Several interactions are under way at once, with partners behind different
+ * links; the segments of one are exchanged independently, several at a time.  Interactions share the lanes evenly, or requests to the
+ * busiest link would fill them all.
  *
  * Deadlock freedom: a request waits at the partner while that segment is locked there, or all of the partner's receives are in use
  * by requests that wait.  Only the lower rank of a pair locks, so a rank waits only for higher ones, and the highest for nobody.
@@ -36,13 +37,14 @@
 
 enum { TAG_REQUEST = 128, TAG_REPLY = 129, TAG_INVITE = 130, TAG_NOTE = 131 };
 enum {
-  LANES = 16,    /* requests under way */
+  LANES = 24,    /* requests under way */
+  OF_ONE = 4,    /* of one interaction, if there are many */
   ANSWERS = 16,  /* replies under way */
-  REQUESTS = 20, /* receives: more than one partner has under way */
+  REQUESTS = 28, /* receives: more than one partner has under way */
   INVITES = 4,
   NOTES = 4, /* receives of notes, and notes under way */
-  OWN = 2,   /* interactions that a rank has begun */
-  GUESTS = 4 /* those that it was invited to */
+  OWN = 4,   /* interactions that a rank has begun */
+  GUESTS = 8 /* those that it was invited to */
 };
 enum { INVITE, PING, PONG, LEFT };
 
@@ -261,13 +263,22 @@ static shoal_status request(shoal_swarm_pairs *p, lane *l, talk *t)
   return shoal_post_send(&l->out, bytes, l->peer, TAG_REQUEST);
 }
 
-static shoal_status begin_segment(shoal_swarm_pairs *p, talk *t, bool *begun)
+/* How many requests of one interaction may be under way. */
+static size_t share_of_lanes(const shoal_swarm_pairs *p)
+{
+  size_t senders = 0;
+  for (size_t i = 0; i < p->n; i++) senders += p->talks[i].sends;
+  return SHOAL_MAX(LANES / SHOAL_MAX(senders, (size_t)1), (size_t)OF_ONE);
+}
+
+static shoal_status begin_segment(shoal_swarm_pairs *p, talk *t, size_t share, bool *begun)
 {
   shoal_swarm *s = p->s;
-  size_t segment = (t->first + t->begun) % s->segments;
+  size_t segment = (t->first + t->begun) % s->segments, over = s->segments - t->left;
   lane *l = p->lanes, *end = p->lanes + LANES;
   *begun = false;
-  if (!t->sends || t->begun == s->segments || p->locked[segment] || (p->pull && s->due[segment])) return SHOAL_OK;
+  if (!t->sends || t->begun == s->segments || t->begun - over >= share) return SHOAL_OK;
+  if (p->locked[segment] || (p->pull && s->due[segment])) return SHOAL_OK;
   if (p->blocking && !p->resting) return SHOAL_OK;
   while (l < end && (l->busy || !shoal_post_free(&l->out))) l++;
   if (l == end) return SHOAL_OK;
@@ -294,11 +305,12 @@ static shoal_status send_requests(shoal_swarm_pairs *p)
 {
   for (lane *l = p->lanes; l < p->lanes + LANES; l++)
     if (l->busy && l->again && shoal_post_free(&l->out)) SHOAL_TRY(request(p, l, talk_of(p, l)));
+  size_t share = share_of_lanes(p);
   for (bool any = true; any;) {
     any = false;
     for (size_t i = 0; i < p->n; i++) {
       bool begun;
-      SHOAL_TRY(begin_segment(p, &p->talks[i], &begun));
+      SHOAL_TRY(begin_segment(p, &p->talks[i], share, &begun));
       any |= begun;
     }
   }

@@ -33,7 +33,7 @@ static const shoal_option options[] = {
     "Nadiradze et al., NeurIPS 2021" },
   { "method.local_steps_draw", SHOAL_OPT_ENUM, "fixed", NULL, "fixed|geometric",
     "Always that many local steps, or a random number with that mean.", "Nadiradze et al., NeurIPS 2021 (analysis)" },
-  { "method.overlap", SHOAL_OPT_INT, "4", "steps", "[1,1000000000]",
+  { "method.overlap", SHOAL_OPT_INT, "8", "steps", "[1,1000000000]",
     "Steps a rank may take while its interaction is not over; then it waits, which bounds the drift on slow links.",
     "shoal" },
   { "method.graph", SHOAL_OPT_ENUM, "complete", NULL, "complete|ring|torus|random", "Which ranks may interact.",

@@ -125,8 +125,9 @@ static const shoal_flag import_flags[] = {
   { "--merges", NULL, "FILE", SHOAL_FLAG_VALUE, "text: merges.txt of that encoding" },
   { "--tokenizer", NULL, "FILE", SHOAL_FLAG_VALUE, "text: both in one, a tokenizer.json of Hugging Face" },
   { "--like", NULL, "RUN|FILE", SHOAL_FLAG_VALUE,
-    "csv, images: to be predicted, or tested with: the columns and means, or the size and channels, and the classes of "
-    "what that run was trained on (or of a checkpoint, a model exported as .h5, a data set)" },
+    "csv, images, text: to be predicted, or tested with: the columns and means, or the size and channels, and the "
+    "classes, or the vocabulary of what that run was trained on (or of a checkpoint, a model exported as .h5, a data "
+    "set)" },
   { NULL, NULL, NULL, SHOAL_FLAG_SWITCH, NULL },
 };
 static const shoal_verb_help import_help = {
@@ -147,7 +148,8 @@ static const shoal_verb_help import_help = {
   "  shoal data import csv houses.csv --target price -o houses.h5\n"
   "  shoal data import csv digits.csv --shape 1,28,28 -o digits.h5\n"
   "  shoal data import csv new.csv --like runs/flowers -o new.h5\n"
-  "  shoal data import images new/ --like runs/flowers -o new.h5\n",
+  "  shoal data import images new/ --like runs/flowers -o new.h5\n"
+  "  shoal data import text new.txt --like runs/novels -o new.h5\n",
   shoal_data_import_kind,
 };
 

@@ -172,7 +172,7 @@ typedef struct {
   const char *
       missing; /* csv: of rows with an empty feature or a mark like NA: "drop", or "mean" of the column; NULL: an error */
   const char *
-      like; /* csv, images: a checkpoint, model exported as .h5, or data set, whose columns or shape, classes and means are taken; NULL: none */
+      like; /* csv, images, text: a checkpoint, model exported as .h5, or data set, whose columns or shape, classes and means, or vocabulary, are taken; NULL: none */
   const char
       *shape; /* csv, npy: "C,H,W", as which the numbers of a row are the pixels of an image; NULL: they are features */
 } shoal_import_args;

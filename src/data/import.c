@@ -50,7 +50,7 @@ static const struct {
         LIKE | SHAPE },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET | SHAPE },
   { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED | LIKE },
-  { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY },
+  { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY | LIKE },
 };
 
 const char *shoal_data_import_kind(size_t i)
@@ -182,6 +182,9 @@ static shoal_status check_values(const shoal_import_args *a)
       !a->vocab == !a->merges, SHOAL_ERR_USAGE,
       "%s alone is no vocabulary: give --vocab vocab.json and --merges merges.txt, or --tokenizer tokenizer.json",
       a->vocab ? "--vocab" : "--merges");
+  SHOAL_CHECK(!a->like || !(a->vocab || a->tokenizer), SHOAL_ERR_USAGE,
+              "%s does nothing beside --like, which has a vocabulary: leave it out",
+              a->vocab ? "--vocab" : "--tokenizer");
   SHOAL_CHECK(!a->vocab || !a->tokenizer, SHOAL_ERR_USAGE,
               "--tokenizer is a vocabulary, and so are --vocab and --merges: leave one out");
   char thousands = shoal_import_thousands(a);

@@ -1,10 +1,13 @@
 /* Text as bytes, which need no tokeniser, or as tokens of a given vocabulary.  The end of the text becomes the test split,
  * because neighbouring passages are too similar for a random split. */
+#include "base/limit.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "ckpt/ckpt.h"
 #include "data/csv.h"
 #include "data/data_impl.h"
+#include "data/like.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +110,7 @@ static shoal_status write_cut(const shoal_import_args *a, const shoal_vocabulary
   uint64_t train = 0;
   SHOAL_TRY(read_tokens(a, 0, a->n_sources, v, &tokens, &n));
   shoal_status st = shoal_import_cut(a, n, what, &train);
-  if (st == SHOAL_OK && train == n) shoal_import_warn_untested(n, what);
+  if (st == SHOAL_OK && train == n && !a->like) shoal_import_warn_untested(n, what);
   if (st == SHOAL_OK) st = shoal_data_writer_add(w, SHOAL_TRAIN, train, tokens, NULL);
   if (st == SHOAL_OK)
     st = shoal_data_writer_add(w, SHOAL_TEST, n - train, (char *)tokens + train * (size_t)width_of(v), NULL);
@@ -115,14 +118,55 @@ static shoal_status write_cut(const shoal_import_args *a, const shoal_vocabulary
   return st;
 }
 
+/* A vocabulary as a tokenizer.json in a data set of `file`. */
+static shoal_status read_tokenizer(shoal_h5 file, const char *path, const char *name, shoal_vocabulary **out)
+{
+  shoal_h5_facts f;
+  SHOAL_TRY(shoal_h5_look(file, name, &f));
+  SHOAL_CHECK(f.ndim == 1 && f.exact && f.type == SHOAL_U8, SHOAL_ERR_IO, "--like %s: /%s is no tokenizer.json", path,
+              name);
+  SHOAL_TRY(shoal_limit_memory(path, name, f.dims[0], 1));
+  char *text;
+  SHOAL_TRY(SHOAL_ALLOC(f.dims[0] + 1, &text));
+  char *origin = shoal_strdup_printf("--like %s: /%s", path, name);
+  shoal_status st = shoal_h5_read(file, name, SHOAL_U8, f.dims[0], text);
+  if (st == SHOAL_OK) st = shoal_vocabulary_read(text, f.dims[0], origin, out);
+  free(origin);
+  free(text);
+  return st;
+}
+
+/* What the tokens of a network are: of a vocabulary, which checkpoints have under one name, exported models and data sets under
+ * another; or bytes. */
+static shoal_status read_like(shoal_h5 file, const char *path, void *out)
+{
+  static const char *const names[] = { "vocabulary", SHOAL_CKPT_VOCABULARY };
+  char *kind = NULL;
+  int64_t classes;
+  if (shoal_h5_has_attribute(file, "kind")) SHOAL_TRY(shoal_h5_get_string(file, "kind", &kind));
+  const bool text = kind && strcmp(kind, shoal_data_kind_name(SHOAL_DATA_TEXT)) == 0;
+  free(kind);
+  SHOAL_CHECK(text, SHOAL_ERR_USAGE,
+              "--like %s: it is no run on text, or checkpoint, model exported as .h5, or data set of text", path);
+  for (size_t i = 0; i < SHOAL_COUNT(names); i++)
+    if (shoal_h5_is_data_set(file, names[i])) return read_tokenizer(file, path, names[i], out);
+  SHOAL_TRY(shoal_like_classes(file, path, &classes));
+  SHOAL_CHECK(classes == 256, SHOAL_ERR_USAGE,
+              "--like %s: its %lld tokens are neither bytes nor of a vocabulary, and nothing says what text they are: "
+              "write an array train/tokens of their numbers",
+              path, (long long)classes);
+  return SHOAL_OK;
+}
+
 static shoal_status read_vocabulary(const shoal_import_args *a, shoal_vocabulary **out)
 {
   *out = NULL;
+  if (a->like) return shoal_like_read(a->like, read_like, out);
   if (a->tokenizer) return shoal_vocabulary_read_file(a->tokenizer, out);
   return a->vocab ? shoal_vocabulary_read_pair(a->vocab, a->merges, out) : SHOAL_OK;
 }
 
-shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
+static shoal_status import_all(const shoal_import_args *a, const char *out_path)
 {
   char source[256];
   shoal_data_writer *w = NULL;
@@ -146,4 +190,13 @@ done:
   shoal_import_roles_fini(&roles);
   shoal_vocabulary_destroy(v);
   return st;
+}
+
+/* Text for a network that is trained already stays in one split. */
+shoal_status shoal_import_text(const shoal_import_args *a, const char *out_path)
+{
+  static const double no_share = 0;
+  shoal_import_args kept = *a;
+  if (a->like && !a->test_share && !a->train_count) kept.test_share = &no_share;
+  return import_all(&kept, out_path);
 }

@@ -1,5 +1,5 @@
 /* `--like RUN|FILE`: what a checkpoint, a model exported as .h5, or a data set says of the samples that its model reads.  All three
- * have the same attributes; what a table and a folder of images take of them is in csv_like.h and import_images.c. */
+ * have the same attributes; what a table, a folder of images and text take of them is in csv_like.h, import_images.c and import_text.c. */
 #ifndef SHOAL_DATA_LIKE_H
 #define SHOAL_DATA_LIKE_H
 #include "base/status.h"

@@ -37,10 +37,10 @@ static shoal_status open_text(const shoal_predict_args *a, const shoal_network *
       shoal_dataset_path(r->set));
   SHOAL_CHECK(info->classes <= n->model->classes, SHOAL_ERR_USAGE,
               "%s has a vocabulary of %" PRId64 " tokens, and the network one of %" PRId64
-              ": give text of the same tokens",
+              ": import the text again with --like RUN",
               shoal_dataset_path(r->set), info->classes, n->model->classes);
   SHOAL_CHECK(shoal_vocabulary_equal(shoal_dataset_vocabulary(r->set), n->vocabulary), SHOAL_ERR_USAGE,
-              "%s has other tokens than the network was trained with: import the text with the same vocabulary",
+              "%s has other tokens than the network was trained with: import the text again with --like RUN",
               shoal_dataset_path(r->set));
   SHOAL_TRY(shoal_dataset_set_context(r->set, n->model->input.dim[0]));
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);

@@ -224,7 +224,28 @@ def test_network_vocabulary(tmp_path, monkeypatch):
     with open("r.safetensors", "rb") as f:
         header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
     assert json.loads(header["__metadata__"]["vocabulary"])["model"]["vocab"] == {t: i for i, t in enumerate(tokens)}
+    with h5py.File("a.h5") as f:
+        expected = [*f["train/tokens"], *f["test/tokens"]]
+    for like in ("runs/r", newest("r"), "r.h5", "a.h5"):
+        shoal(*f"data import text a.txt --like {like} -o again.h5".split())
+        with h5py.File("again.h5") as f, h5py.File("a.h5") as data:
+            assert [*f["train/tokens"]] == expected and len(f["test/tokens"]) == 0 and bytes(f["vocabulary"][:]) == bytes(data["vocabulary"][:])
+    told = json.loads(shoal("predict", "runs/r", "again.h5", "--json").stdout)
+    assert told["split"] == "train" and told["tokens"] == (len(expected) - 1) // 8 * 8
     shoal(*"data import text a.txt -o bytes.h5".split())
+    shoal(*"data import text a.txt --like bytes.h5 --test-share 0.5 -o again.h5".split())
+    with h5py.File("again.h5") as f, h5py.File("bytes.h5") as data:
+        assert "vocabulary" not in f and [*f["train/tokens"], *f["test/tokens"]] == [*data["train/tokens"], *data["test/tokens"]]
+        assert len(f["train/tokens"]) == len(f["test/tokens"])
+    r = shoal(*"data import text a.txt --like runs/r --tokenizer tokenizer.json -o again.h5".split(), code=2)
+    assert_one_error(r, "--tokenizer does nothing beside --like, which has a vocabulary")
+    with h5py.File("numbers.h5", "w") as f:
+        f["train/tokens"], f.attrs["classes"], f.attrs["kind"] = np.arange(100, dtype="u2"), 100, "text"
+    r = shoal(*"data import text a.txt --like numbers.h5 -o again.h5".split(), code=2)
+    assert_one_error(r, "its 100 tokens are neither bytes nor of a vocabulary")
+    shoal(*"data synth blobs -o blobs.h5 --train 20 --test 10".split())
+    r = shoal(*"data import text a.txt --like blobs.h5 -o again.h5".split(), code=2)
+    assert_one_error(r, "--like blobs.h5: it is no run on text, or checkpoint, model exported as .h5, or data set of text")
     assert_one_error(shoal("predict", "runs/r", "bytes.h5", code=2), "bytes.h5 has a vocabulary of 256 tokens, and the network one of 100")
     with open("tokenizer.json") as f:
         other = f.read().replace('"th e", ', "")

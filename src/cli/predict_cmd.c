@@ -11,7 +11,8 @@ static const double hottest = 100; /* temperature */
 
 static const shoal_flag flags[] = {
   { "-o", "--output", "FILE", SHOAL_FLAG_VALUE,
-    "write a row for each sample: label, prediction and probabilities; NAME.csv or NAME.h5" },
+    "write a row for each sample: label, prediction and probabilities, or for each token of a text; NAME.csv or "
+    "NAME.h5" },
   { "--split", NULL, "test|train", SHOAL_FLAG_VALUE,
     "the samples; else the test split, or the training split where there is no other" },
   { "--batch", NULL, "N", SHOAL_FLAG_VALUE, "samples at a time (256)" },

@@ -60,14 +60,14 @@ typedef struct {
 /** `shoal predict`: the class and the probabilities of every sample of a split into a file, the confusion table and the accuracy to
  *  `summary`.  Inputs are normalised as the model has learnt to see them.  Classes are matched by their names where model and
  *  data have names; a label that the model does not know counts for nothing.
- *  Of a network that reads text the loss of a split per token, perplexity and accuracy; `out` must be NULL then.
+ *  Of a network that reads text the loss of a split per token, perplexity and accuracy; into `out` a row for each token.
  *  @return ERR_USAGE if samples of the data do not have the shape of the model's input */
 shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary);
-/* text.c: what a loss per token in nats is in other words: "perplexity 4.8, 2.26 bits per byte"; of tokens of several bytes both bits
- * per token and per byte, where that is known (shoal_dataset_token_bytes). */
+/* predict_text.c: what a loss per token in nats is in other words: "perplexity 4.8, 2.26 bits per byte"; of tokens of several
+ * bytes both bits per token and per byte, where that is known (shoal_dataset_token_bytes). */
 const char *shoal_text_loss_words(double loss, double token_bytes, char *buf, size_t cap);
-/* text.c: shoal_predict of a network that reads text. */
-shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, FILE *summary);
+/* predict_text.c: shoal_predict of a network that reads text; `csv`: what `out` is, else HDF5. */
+shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, bool csv, FILE *summary);
 
 typedef struct {
   const char *model; /* run folder or checkpoint */

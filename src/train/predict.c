@@ -336,8 +336,9 @@ static double least_bytes(const predictor *p, bool csv)
   return n * (2 * sizeof(int32_t) + classes * sizeof(float)) + classes * classes * sizeof(uint64_t);
 }
 
-static void write_rows(const predictor *p, FILE *f)
+static void put_rows(const void *context, FILE *f)
 {
+  const predictor *p = context;
   char name[NAME];
   if (p->trained) {
     shoal_predict_write_targets(p, f);
@@ -370,24 +371,24 @@ static ssize_t count(void *bytes, const char *text, size_t n)
 }
 
 /* After a disk was full: how much the file would take. */
-static shoal_status refuse_csv(const predictor *p, const char *path, int error)
+static shoal_status refuse_csv(const char *path, shoal_predict_rows *put, const void *context, int error)
 {
   double bytes = 0;
   FILE *f = fopencookie(&bytes, "w", (cookie_io_functions_t){ .write = count });
-  if (f) write_rows(p, f);
+  if (f) put(context, f);
   if (f) fclose(f);
   SHOAL_TRY(shoal_expect_room(path, "the predictions", bytes));
   return shoal_io_fault("write", path, error);
 }
 
-static shoal_status write_csv(const predictor *p, const char *path)
+shoal_status shoal_predict_write_csv(const char *path, shoal_predict_rows *put, const void *context)
 {
   int fd = -1, error = 0;
   char *tmp = shoal_temporary_name(path);
   shoal_status st = shoal_open_new(tmp, path, &fd);
   FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
   if (f) {
-    write_rows(p, f);
+    put(context, f);
     error = ferror(f) ? errno : 0;
     if (fclose(f) != 0 && !error) error = errno;
   } else if (fd >= 0) {
@@ -397,7 +398,7 @@ static shoal_status write_csv(const predictor *p, const char *path)
   if (st == SHOAL_OK && !error) st = shoal_commit_file(tmp, path);
   if (fd >= 0 && (error || st != SHOAL_OK)) unlink(tmp);
   free(tmp);
-  return error ? refuse_csv(p, path, error) : st;
+  return error ? refuse_csv(path, put, context, error) : st;
 }
 
 shoal_status shoal_predict_put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows,
@@ -429,24 +430,31 @@ static shoal_status fill_classes(const predictor *p, shoal_h5_draft *d)
   return shoal_h5_put_string(d->file, "class_names", shoal_ckpt_get_info(p->network.ckpt)->data.class_names);
 }
 
-static shoal_status fill_h5(const predictor *p, shoal_h5_draft *d)
+static shoal_status fill_samples(const void *context, shoal_h5_draft *d)
 {
-  const shoal_ckpt_info *info = shoal_ckpt_get_info(p->network.ckpt);
+  const predictor *p = context;
   SHOAL_TRY(p->trained ? shoal_predict_fill_targets(p, d) : fill_classes(p, d));
-  SHOAL_TRY(put_files(p, d));
-  SHOAL_TRY(shoal_h5_put_string(d->file, "run", info->run));
-  SHOAL_TRY(shoal_h5_put_i64(d->file, "step", (int64_t)info->step));
-  SHOAL_TRY(shoal_h5_put_string(d->file, "data", shoal_dataset_path(p->set)));
-  return shoal_h5_put_string(d->file, "split", p->split == SHOAL_TEST ? "test" : "train");
+  return put_files(p, d);
 }
 
-static shoal_status write_h5(const predictor *p, const char *path)
+static shoal_status fill_origin(const shoal_network *n, const shoal_dataset *set, shoal_split split, shoal_h5_draft *d)
 {
-  const shoal_ckpt_data *data = &shoal_ckpt_get_info(p->network.ckpt)->data;
-  const char *names = p->trained ? data->target_names : data->class_names;
+  const shoal_ckpt_info *info = shoal_ckpt_get_info(n->ckpt);
+  SHOAL_TRY(shoal_h5_put_string(d->file, "run", info->run));
+  SHOAL_TRY(shoal_h5_put_i64(d->file, "step", (int64_t)info->step));
+  SHOAL_TRY(shoal_h5_put_string(d->file, "data", shoal_dataset_path(set)));
+  return shoal_h5_put_string(d->file, "split", split == SHOAL_TEST ? "test" : "train");
+}
+
+shoal_status shoal_predict_write_h5(const char *path, const shoal_network *n, const shoal_dataset *set,
+                                    shoal_split split, shoal_predict_arrays *fill, const void *context)
+{
+  const shoal_ckpt_data *data = &shoal_ckpt_get_info(n->ckpt)->data;
+  const char *names = data->target_names ? data->target_names : data->class_names;
   shoal_h5_draft d = { 0 };
   shoal_status st = shoal_h5_draft_open(&d, path, names ? strlen(names) : 0);
-  if (st == SHOAL_OK) st = fill_h5(p, &d);
+  if (st == SHOAL_OK) st = fill(context, &d);
+  if (st == SHOAL_OK) st = fill_origin(n, set, split, &d);
   if (st == SHOAL_OK) st = shoal_h5_draft_close(&d);
   if (st == SHOAL_OK) st = shoal_h5_draft_commit(&d);
   shoal_h5_draft_discard(&d);
@@ -719,14 +727,16 @@ shoal_status shoal_predict(const shoal_predict_args *a, FILE *summary)
   if (a->out) SHOAL_TRY(shoal_expect_folder(a->out));
   shoal_status st = shoal_network_open(a->model, &p.network);
   if (st == SHOAL_OK && shoal_model_reads_tokens(p.network.model)) {
-    st = shoal_predict_text(a, &p.network, summary);
+    st = shoal_predict_text(a, &p.network, csv, summary);
     shoal_network_close(&p.network);
     return st;
   }
   if (st == SHOAL_OK) st = open_predictor(a, &p);
   if (st == SHOAL_OK && a->out) st = shoal_expect_room(a->out, "the predictions", least_bytes(&p, csv));
   if (st == SHOAL_OK) st = predict(&p);
-  if (st == SHOAL_OK && a->out) st = csv ? write_csv(&p, a->out) : write_h5(&p, a->out);
+  if (st == SHOAL_OK && a->out)
+    st = csv ? shoal_predict_write_csv(a->out, put_rows, &p)
+             : shoal_predict_write_h5(a->out, &p.network, p.set, p.split, fill_samples, &p);
   if (st == SHOAL_OK) st = look_at_statistics(&p);
   if (st == SHOAL_OK) {
     if (a->json)

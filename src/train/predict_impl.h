@@ -43,6 +43,14 @@ void shoal_predict_put_field(FILE *f, const char *before, const char *text);
 shoal_status shoal_predict_put_array(shoal_h5_draft *d, const char *name, shoal_dtype type, uint64_t rows,
                                      uint64_t columns, const void *data);
 
+/* What writes the rows of a CSV file, and what fills the arrays of an HDF5 file. */
+typedef void shoal_predict_rows(const void *context, FILE *f);
+typedef shoal_status shoal_predict_arrays(const void *context, shoal_h5_draft *d);
+/** Writes a file, or leaves what was there.  ERR_IO, on a full disk with what it needs.  The HDF5 file also says where it is from. */
+shoal_status shoal_predict_write_csv(const char *path, shoal_predict_rows *put, const void *context);
+shoal_status shoal_predict_write_h5(const char *path, const shoal_network *n, const shoal_dataset *set,
+                                    shoal_split split, shoal_predict_arrays *fill, const void *context);
+
 /* ---- of numbers (predict_targets.c) ---- */
 /** ERR_USAGE if the data has others, or classes. */
 shoal_status shoal_predict_match_targets(shoal_predictor *p);

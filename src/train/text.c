@@ -1,13 +1,11 @@
-/* `shoal predict` of networks that read text: the loss of each token of a text that follows those before it, and text drawn from
- * a network, a token at a time.
+/* `shoal predict` of networks that read text: text drawn from a network, a token at a time.  What it makes of a given text is in
+ * predict_text.c.
  *
  * A network reads `context` tokens.  A text that grows beyond them is read through a window of its last ones, so every
  * token is drawn knowing as many before it as the network was trained with. */
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "data/loader.h"
 #include "train/network.h"
 #include <inttypes.h>
 #include <math.h>
@@ -16,116 +14,6 @@
 #include <unistd.h>
 
 enum { BYTES = 256 }; /* a vocabulary of as many is of bytes */
-
-/* ---- a text's loss ---- */
-
-typedef struct {
-  shoal_dataset *set;
-  shoal_loader *loader;
-  shoal_split split;
-  shoal_score score;
-} reading;
-
-static shoal_status open_text(const shoal_predict_args *a, const shoal_network *n, reading *r)
-{
-  SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &(shoal_data_reader){ .run = a->model, .text = true },
-                                          &r->set));
-  const shoal_data_info *info = shoal_dataset_info(r->set);
-  SHOAL_CHECK(
-      info->kind == SHOAL_DATA_TEXT, SHOAL_ERR_USAGE,
-      "%s has no tokens, and the network reads text: shoal data import text FILE -o NAME.h5 makes a data set of it",
-      shoal_dataset_path(r->set));
-  SHOAL_CHECK(info->classes <= n->model->classes, SHOAL_ERR_USAGE,
-              "%s has a vocabulary of %" PRId64 " tokens, and the network one of %" PRId64
-              ": import the text again with --like RUN",
-              shoal_dataset_path(r->set), info->classes, n->model->classes);
-  SHOAL_CHECK(shoal_vocabulary_equal(shoal_dataset_vocabulary(r->set), n->vocabulary), SHOAL_ERR_USAGE,
-              "%s has other tokens than the network was trained with: import the text again with --like RUN",
-              shoal_dataset_path(r->set));
-  SHOAL_TRY(shoal_dataset_set_context(r->set, n->model->input.dim[0]));
-  bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
-  r->split = test ? SHOAL_TEST : SHOAL_TRAIN;
-  SHOAL_CHECK(info->n[r->split] > 0, SHOAL_ERR_USAGE,
-              "%s has no %s split of %" PRId64
-              " tokens, the context of the network: leave --split out, and the other one is "
-              "taken",
-              shoal_dataset_path(r->set), test ? "test" : "training", n->model->input.dim[0]);
-  shoal_loader_config l = { .split = r->split, .size = 1, .batch = (uint64_t)a->batch, .depth = 1 };
-  return shoal_loader_create(r->set, &l, &r->loader);
-}
-
-static shoal_status score_text(shoal_forward *f, reading *r)
-{
-  for (;;) {
-    const shoal_batch *b;
-    shoal_plan *plan;
-    SHOAL_TRY(shoal_loader_next(r->loader, &b));
-    if (!b) return SHOAL_OK;
-    SHOAL_TRY(shoal_plans_get(f->plans, b->n, SHOAL_PLAN_EVAL, &plan));
-    SHOAL_TRY(shoal_plan_forward(plan, f->params, NULL, b->x, b->y, 0, &r->score));
-  }
-}
-
-const char *shoal_text_loss_words(double loss, double token_bytes, char *buf, size_t cap)
-{
-  const double bits = loss / log(2);
-  int n = snprintf(buf, cap, "perplexity %.4g, %.4g bits per %s", exp(loss), bits, token_bytes == 1 ? "byte" : "token");
-  if (isfinite(token_bytes) && token_bytes != 1)
-    snprintf(buf + n, cap - (size_t)n, ", %.4g per byte", bits / token_bytes);
-  return buf;
-}
-
-static void print_text(const shoal_predict_args *a, const shoal_network *n, const reading *r, FILE *out)
-{
-  const shoal_data_info *info = shoal_dataset_info(r->set);
-  char words[96];
-  const double tokens = (double)r->score.samples, loss = r->score.loss / tokens,
-               share = (double)r->score.correct / tokens, token_bytes = shoal_dataset_token_bytes(r->set, r->split);
-  const char *unit = token_bytes == 1 ? "byte" : "token", *split = r->split == SHOAL_TEST ? "test" : "train";
-  if (a->json) {
-    shoal_json j = { .lines = 1, .out = out };
-    shoal_json_object(&j, NULL);
-    shoal_json_string(&j, "model", n->path);
-    shoal_json_uint(&j, "step", shoal_ckpt_get_info(n->ckpt)->step);
-    shoal_json_string(&j, "data", shoal_dataset_path(r->set));
-    shoal_json_string(&j, "split", split);
-    shoal_json_uint(&j, "samples", info->n[r->split]);
-    shoal_json_uint(&j, "tokens", (uint64_t)r->score.samples);
-    shoal_json_uint(&j, "without_prediction", (uint64_t)r->score.left_out);
-    shoal_json_real(&j, "accuracy", share);
-    shoal_json_real(&j, "loss", loss);
-    shoal_json_real(&j, "perplexity", exp(loss));
-    shoal_json_real(&j, "bits", loss / log(2));
-    if (isfinite(token_bytes)) shoal_json_real(&j, "bits_per_byte", loss / log(2) / token_bytes);
-    shoal_json_end(&j);
-    shoal_json_finish(&j);
-    return;
-  }
-  fprintf(out, "%s on %" PRId64 " %ss of the %s split of %s\n", n->path, r->score.samples, unit,
-          r->split == SHOAL_TEST ? "test" : "training", shoal_dataset_path(r->set));
-  if (r->score.left_out)
-    fprintf(out, "%" PRId64 " without a prediction, for outputs are not finite\n", r->score.left_out);
-  fprintf(out, "loss %.4f per %s, %s, accuracy %.2f%%\n", loss, unit,
-          shoal_text_loss_words(loss, token_bytes, words, sizeof words), 100 * share);
-}
-
-shoal_status shoal_predict_text(const shoal_predict_args *a, const shoal_network *n, FILE *summary)
-{
-  reading r = { 0 };
-  shoal_forward f = { 0 };
-  SHOAL_CHECK(!a->out, SHOAL_ERR_UNSUPPORTED, "-o %s: of text no rows are written; leave -o out, and take --json",
-              a->out);
-  shoal_status st = open_text(a, n, &r);
-  if (st == SHOAL_OK) st = shoal_forward_open(n, a->threads, &f);
-  if (st == SHOAL_OK) st = score_text(&f, &r);
-  if (st == SHOAL_OK) print_text(a, n, &r, summary);
-  shoal_forward_close(&f);
-  shoal_loader_destroy(r.loader);
-  shoal_dataset_close(r.set);
-  return st;
-}
-
-/* ---- drawing ---- */
 
 typedef struct {
   int32_t *token; /* the prompt, then what was drawn */

@@ -3,6 +3,7 @@
 Oracle: `shoal models NAME --yaml` describes a built-in network, and a run of that file has the same weights, bit for bit, as a
 run of the name, under every method.
 """
+import csv
 import json
 import os
 import re
@@ -230,8 +231,21 @@ def test_network_vocabulary(tmp_path, monkeypatch):
         shoal(*f"data import text a.txt --like {like} -o again.h5".split())
         with h5py.File("again.h5") as f, h5py.File("a.h5") as data:
             assert [*f["train/tokens"]] == expected and len(f["test/tokens"]) == 0 and bytes(f["vocabulary"][:]) == bytes(data["vocabulary"][:])
-    told = json.loads(shoal("predict", "runs/r", "again.h5", "--json").stdout)
-    assert told["split"] == "train" and told["tokens"] == (len(expected) - 1) // 8 * 8
+    told = json.loads(shoal("predict", "runs/r", "again.h5", "--json", "-o", "rows.csv").stdout)
+    n = (len(expected) - 1) // 8 * 8
+    assert told["split"] == "train" and told["tokens"] == n
+    shoal("predict", "runs/r", "again.h5", "-o", "rows.h5")
+    with open("rows.csv", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert [*rows[0]] == ["token", "label", "predicted", "loss"] and [int(r["token"]) for r in rows] == [*range(1, n + 1)]
+    with h5py.File("rows.h5") as f, h5py.File("r.h5") as model:
+        p = predict["predict"](model, np.array(expected[:n]).reshape(-1, 8)).reshape(n, -1)
+        assert [*f["label"]] == [int(r["label"]) for r in rows] == expected[1:n + 1] and f.attrs["split"] in ("train", b"train")
+        assert [*f["predicted"]] == [int(r["predicted"]) for r in rows]
+        assert p[range(n), f["predicted"]] == pytest.approx(p.max(1), rel=1e-5)
+        assert f["loss"][:] == pytest.approx(-np.log(p[range(n), expected[1:n + 1]]), rel=1e-4)
+        assert [float(r["loss"]) for r in rows] == pytest.approx(f["loss"][:], rel=1e-8)
+        assert (told["loss"], told["accuracy"]) == pytest.approx((f["loss"][:].mean(), np.mean(f["predicted"][:] == f["label"][:])), rel=1e-6)
     shoal(*"data import text a.txt -o bytes.h5".split())
     shoal(*"data import text a.txt --like bytes.h5 --test-share 0.5 -o again.h5".split())
     with h5py.File("again.h5") as f, h5py.File("bytes.h5") as data:

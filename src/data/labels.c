@@ -391,7 +391,9 @@ static size_t add_lopsided(const shoal_labels *l, shoal_str *out)
   const double share = (double)v->count[SHOAL_TRAIN] / (double)l->n[SHOAL_TRAIN];
   if (l->n[SHOAL_TRAIN] < LEAST || share < most || !is_class(l, v->value)) return 0;
   add_class(l, "class ", v->value, out);
-  shoal_str_add(out, " has %.4g %% of the training samples: a model that knows nothing else is right as often\n",
+  shoal_str_add(out,
+                " has %.4g %% of the training samples: a model that knows nothing else is right as often; to train "
+                "all classes alike set model.class_weights: balanced\n",
                 100 * share);
   return 1;
 }

@@ -29,6 +29,7 @@ static shoal_status rebuild_open(rebuild *r, const shoal_model *from, const shoa
   r->to->smoothing = from->smoothing;
   r->to->recompute = from->recompute;
   r->to->products = from->products;
+  SHOAL_TRY(shoal_model_weigh(r->to, from->class_weights));
   return SHOAL_ALLOC((size_t)from->nodes, &r->map);
 }
 

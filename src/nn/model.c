@@ -40,6 +40,7 @@ void shoal_model_destroy(shoal_model *m)
   free(m->space_size);
   free(m->run);
   free(m->text);
+  free(m->class_weights);
   free(m);
 }
 
@@ -72,14 +73,21 @@ static shoal_status copy_into(shoal_model *c, const shoal_model *m)
   return SHOAL_OK;
 }
 
+shoal_status shoal_model_weigh(shoal_model *m, const shoal_host_float *weights)
+{
+  free(m->class_weights);
+  return duplicate(weights, (size_t)m->classes * sizeof *weights, (void **)&m->class_weights);
+}
+
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out)
 {
   shoal_model *c = malloc(sizeof *c);
   SHOAL_CHECK(c, SHOAL_ERR_MEM, "copy of model %s", m->name);
   *c = *m;
-  c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL, c->text = NULL;
+  c->node = NULL, c->param = NULL, c->space_size = NULL, c->run = NULL, c->text = NULL, c->class_weights = NULL;
   c->params = 0; /* until its index lists are copied */
-  shoal_status st = copy_into(c, m);
+  shoal_status st = shoal_model_weigh(c, m->class_weights);
+  if (st == SHOAL_OK) st = copy_into(c, m);
   if (st != SHOAL_OK) {
     shoal_model_destroy(c);
     return st;

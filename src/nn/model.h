@@ -109,6 +109,8 @@ typedef struct {
   int64_t classes;      /* outputs; of a network that learns numbers how many these are */
   shoal_loss_kind loss; /* set by whoever has built the model; cuts inherit it */
   float smoothing;      /* label smoothing of the loss by classes */
+  shoal_host_float
+      *class_weights; /* [classes] factors on the loss of a sample, by its class, in training; NULL: all 1; owned */
   bool
       recompute; /* plans for training keep what units read of each other, and compute the rest again before backward */
   int nodes, params, units, spaces, residuals;
@@ -128,6 +130,8 @@ typedef struct {
 
 /* ---- building (used by models.c and by heads) ---- */
 shoal_status shoal_model_create(const char *name, const shoal_shape *input, int64_t classes, shoal_model **out);
+/** Copies `weights` [classes] to the model; NULL: all 1. */
+shoal_status shoal_model_weigh(shoal_model *m, const shoal_host_float *weights);
 void shoal_model_destroy(shoal_model *m);
 shoal_status shoal_model_copy(const shoal_model *m, shoal_model **out);
 /** Returns a node of one input with the usual defaults: kernel, stride and dilation 1, one group, no padding, no bias, eps 1e-5, momentum 0.1, slope 0.01, unit 0, no

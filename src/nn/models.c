@@ -17,6 +17,13 @@
     "model.smoothing", SHOAL_OPT_FLOAT, "0", NULL, "[0,1)", "Label smoothing of the loss.",                            \
         "Szegedy et al., CVPR 2016"                                                                                    \
   }
+#define CLASS_WEIGHTS                                                                                                  \
+  {                                                                                                                    \
+    "model.class_weights", SHOAL_OPT_WORDS, "none", NULL, NULL,                                                        \
+        "Factors on the loss of training samples by their class, for classes of unequal size: balanced, all classes "  \
+        "together count alike; or a number for each class. They are scaled to a mean of 1 over the training samples.", \
+        "balanced: King and Zeng, Political Analysis 2001"                                                             \
+  }
 #define LOSS                                                                                                           \
   {                                                                                                                    \
     "model.loss", SHOAL_OPT_ENUM, "auto", NULL, "auto|mse|mae",                                                        \
@@ -125,6 +132,7 @@ static const shoal_option mlp_options[] = {
     "Yuan et al., PVLDB 2022 (without scale and shift there)" },
   DROPOUT("after each hidden layer"),
   LOSS,
+  CLASS_WEIGHTS,
   SMOOTHING,
   { .name = NULL },
 };
@@ -171,8 +179,10 @@ static int64_t scaled(const shoal_config *c, int64_t channels)
   return SHOAL_MAX(1, llround((double)channels * shoal_config_float(c, "model.width")));
 }
 
-static const shoal_option resnet20_options[] = { DROPOUT("before the classifier"), LOSS, SMOOTHING, { .name = NULL } };
-static const shoal_option resnet18_options[] = { WIDTH, LOSS, SMOOTHING, { .name = NULL } };
+static const shoal_option resnet20_options[] = {
+  DROPOUT("before the classifier"), LOSS, CLASS_WEIGHTS, SMOOTHING, { .name = NULL }
+};
+static const shoal_option resnet18_options[] = { WIDTH, LOSS, CLASS_WEIGHTS, SMOOTHING, { .name = NULL } };
 
 /* conv3x3 bn relu conv3x3 bn, plus the shortcut, relu.  Only the two convolutions and their norms are the body. */
 static int basic_block(builder *b, const char *prefix, int number, int in, int64_t width, int stride, bool project)
@@ -243,6 +253,7 @@ static const shoal_option vgg16_options[] = {
   WIDTH,
   DROPOUT("before the classifier"),
   LOSS,
+  CLASS_WEIGHTS,
   SMOOTHING,
   { .name = NULL },
 };
@@ -305,6 +316,7 @@ static const shoal_option vit_options[] = {
     "class: Dosovitskiy et al., ICLR 2021" },
   TRANSFORMER("patch", "192", "3"),
   LOSS,
+  CLASS_WEIGHTS,
   { .name = NULL },
 };
 
@@ -489,6 +501,7 @@ static const shoal_option file_options[] = {
   { "model.file", SHOAL_OPT_PATH, NULL, NULL, NULL,
     "Description of the network, a list of layers in YAML; `shoal models resnet20 --yaml` prints one.", "shoal" },
   LOSS,
+  CLASS_WEIGHTS,
   SMOOTHING,
   { .name = NULL },
 };

@@ -223,8 +223,8 @@ static shoal_status find_loss(shoal_plan *p)
   }
   const shoal_plan_now *now = now_of(p);
   if (p->model->loss == SHOAL_LOSS_CLASSES)
-    SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, now->label, p->model->smoothing,
-                                &now->grad_scale, !p->training, dlogits, p->result.at));
+    SHOAL_TRY(ops->softmax_xent(p->backend, p->rows, p->model->classes, logits, now->label, p->class_weights.at,
+                                p->model->smoothing, &now->grad_scale, !p->training, dlogits, p->result.at));
   else
     SHOAL_TRY(ops->target_loss(p->backend, p->rows, p->model->classes, logits, (const void *)now->label,
                                p->model->loss == SHOAL_LOSS_MAE, &now->grad_scale, !p->training, dlogits,

@@ -257,6 +257,14 @@ static shoal_status allocate(shoal_plan *p, shoal_memory_kind kind, size_t bytes
   return p->backend->ops->alloc(p->backend, kind, bytes, out);
 }
 
+/* Scores of evaluations are not weighted. */
+static shoal_status bring_class_weights(shoal_plan *p)
+{
+  const size_t bytes = (size_t)p->model->classes * sizeof *p->model->class_weights;
+  SHOAL_TRY(allocate(p, SHOAL_MEMORY_DEVICE, bytes, &p->class_weights));
+  return p->backend->ops->copy(p->backend, bytes, p->model->class_weights, p->class_weights.at);
+}
+
 static shoal_status allocate_all(shoal_plan *p)
 {
   const size_t now = sizeof *p->set + (p->has_loss ? shoal_plan_label_bytes(p) : 0);
@@ -264,6 +272,7 @@ static shoal_status allocate_all(shoal_plan *p)
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_PINNED, p->n_ranges * sizeof(size_t), &p->bad));
   SHOAL_TRY(allocate(p, SHOAL_MEMORY_DEVICE, now, &p->now));
   SHOAL_TRY(SHOAL_ALLOC(p->n_ranges, &p->ends));
+  if (p->training && p->model->class_weights) SHOAL_TRY(bring_class_weights(p));
   if (p->backend->records)
     SHOAL_TRY(shoal_parts_create(p->backend, PARTS_KEPT * (p->n_ranges + 2), &p->parts)); /* forward, and a rest */
   SHOAL_TRY(shoal_alloc(1, now, "what changes from step to step", (void **)&p->set));
@@ -355,6 +364,7 @@ void shoal_plan_destroy(shoal_plan *p)
   p->backend->ops->release(p->backend, &p->result);
   p->backend->ops->release(p->backend, &p->now);
   p->backend->ops->release(p->backend, &p->bad);
+  p->backend->ops->release(p->backend, &p->class_weights);
   p->backend->ops->release(p->backend, &p->memory);
   free(p->set);
   free(p->ends);

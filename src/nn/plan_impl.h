@@ -70,14 +70,15 @@ struct shoal_plan {
   bool has_loss;    /* the output is [..., classes] */
   shoal_range *range;
   size_t n_ranges;
-  bool *ends;              /* [n_ranges] a recorded part of backward ends behind it */
-  shoal_parts *parts;      /* NULL: the backend does not record */
-  shoal_memory memory;     /* of all slots */
-  shoal_memory result;     /* shoal_loss, pinned: of the last forward */
-  shoal_memory now;        /* shoal_plan_now of the last forward ... */
-  shoal_plan_now *set;     /* ... as the host writes it */
-  shoal_memory bad;        /* size_t [n_ranges], pinned: see shoal_announce_fn */
-  size_t bytes, bytes_all; /* all: if nothing were computed again */
+  bool *ends;                 /* [n_ranges] a recorded part of backward ends behind it */
+  shoal_parts *parts;         /* NULL: the backend does not record */
+  shoal_memory memory;        /* of all slots */
+  shoal_memory result;        /* shoal_loss, pinned: of the last forward */
+  shoal_memory class_weights; /* of the model, in the backend's memory; empty: all 1 */
+  shoal_memory now;           /* shoal_plan_now of the last forward ... */
+  shoal_plan_now *set;        /* ... as the host writes it */
+  shoal_memory bad;           /* size_t [n_ranges], pinned: see shoal_announce_fn */
+  size_t bytes, bytes_all;    /* all: if nothing were computed again */
   int scratch;
   int end; /* the moment behind the last of backward */
   /* of the last forward, for backward */

@@ -76,13 +76,13 @@ typedef struct {
   shoal_status (*multiply)(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                            float *c);
   /* Rows of logits [rows, classes] against labels [rows], below classes (negative: row is ignored).  Loss: cross-entropy with
-   * label smoothing s (target 1-s+s/classes, others s/classes), summed in double over rows; correct: rows whose first largest
-   * logit is the label.  dlogits, if not NULL: *scale * dloss/dlogits, may be the same buffer as logits; zero in
-   * ignored rows.  leave_out: rows without a loss are ignored, too: those with a logit that is not finite, or two whose
-   * difference is not.  labels and scale: the backend's memory, read when its turn comes.  out: PINNED */
+   * label smoothing s (target 1-s+s/classes, others s/classes), times the weight of the row's label, summed in double over rows;
+   * weights [classes], NULL: all 1, with the same bits.  correct: rows whose first largest logit is the label.  dlogits, if not
+   * NULL: *scale * dloss/dlogits, may be the same buffer as logits; zero in ignored rows.  leave_out: rows without a loss are ignored, too: those with a logit that is not finite, or two whose
+   * difference is not.  labels, weights and scale: the backend's memory, read when its turn comes.  out: PINNED */
   shoal_status (*softmax_xent)(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                               const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                               float *dlogits, shoal_loss *out);
+                               const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                               bool leave_out, float *dlogits, shoal_loss *out);
   /* Rows of outputs y [rows, width] against targets [rows, width] (first one NaN: row is ignored).  The loss of a
    * row is the mean over its elements of (y - target)^2, or with `absolute` of |y - target|, as in PyTorch; summed in double over
    * rows; correct is 0.  dy, if not NULL: *scale * dloss/dy, where that of |0| is 0; may be the same buffer as y; zero in ignored

@@ -2,6 +2,7 @@
  * model. */
 #include "base/mem.h"
 #include "method/common/batch.h"
+#include "train/class_weights.h"
 #include "train/session.h"
 
 /* Tokens are numbers of rows, not quantities: they are for tables, and tables for nothing else. */
@@ -48,6 +49,7 @@ shoal_status shoal_session_build_model(shoal_session *s)
   SHOAL_TRY(entry->build(s->world.config, &info->sample, info->classes, &s->model.whole));
   SHOAL_TRY(check_tokens(s, info, s->model.whole));
   SHOAL_TRY(choose_loss(s, info, s->model.whole));
+  SHOAL_TRY(shoal_class_weights_take(s->world.config, s->data.set, s->model.whole));
   s->model.whole->recompute = s->world.choice.recompute;
   s->run.model = s->model.whole;
   s->run.form = &s->model.form;

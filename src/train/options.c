@@ -2,6 +2,7 @@
 #include "train/options.h"
 #include "base/mem.h"
 #include "nn/optim.h"
+#include "train/class_weights.h"
 #include "train/folder.h"
 #include <stdlib.h>
 #include <string.h>
@@ -332,6 +333,7 @@ static shoal_status check_together(const shoal_config *c, const shoal_method *me
   SHOAL_TRY(shoal_folder_check_name(shoal_config_string(c, "run.name")));
   SHOAL_TRY(shoal_optim_configure(c, &optim));
   SHOAL_TRY(shoal_lr_configure(c, (double)shoal_config_int(c, "run.epochs"), &lr));
+  SHOAL_TRY(shoal_class_weights_check(c));
   SHOAL_CHECK(!shoal_config_int(c, "data.global_batch") || !shoal_config_given(c, "data.batch"), SHOAL_ERR_USAGE,
               "data.batch and data.global_batch are both set: keep one of them");
   SHOAL_CHECK(!orthogonal || method->trains != SHOAL_TRAINS_PARTS, SHOAL_ERR_USAGE,

@@ -468,10 +468,24 @@ static double accuracy(const predictor *p)
   return p->known ? (double)p->correct / (double)p->known : NAN;
 }
 
+/* The mean over classes of the share that is found, whatever their size; NAN: no label is known. */
+static double balanced_accuracy(const predictor *p)
+{
+  double sum = 0, present = 0;
+  for (int64_t k = 0; k < p->classes; k++) {
+    const uint64_t *row = p->confusion + k * p->classes;
+    uint64_t n = 0;
+    for (int64_t q = 0; q < p->classes; q++) n += row[q];
+    if (n > 0) sum += (double)row[k] / (double)n, present++;
+  }
+  return present > 0 ? sum / present : NAN;
+}
+
 static void put_classes(const predictor *p, shoal_json *j)
 {
   char name[NAME];
   shoal_json_real(j, "accuracy", accuracy(p));
+  shoal_json_real(j, "balanced_accuracy", balanced_accuracy(p));
   shoal_json_real(j, "loss", p->known ? p->loss / (double)p->known : NAN);
   shoal_json_array(j, "classes");
   for (int64_t k = 0; k < p->classes; k++) shoal_json_string(j, NULL, class_name(p, k, name));
@@ -674,7 +688,7 @@ static void add_written_targets(const predictor *p, const char *path, bool csv, 
 /* How many labels were known, how often they were met, and which classes were taken for which. */
 static shoal_status add_classes(const predictor *p, shoal_str *s)
 {
-  char share[16];
+  char share[16], balanced[16];
   if (p->unknown >= 0 && p->labels.n == 1 && strcmp(p->labels.at[0], SHOAL_LABELS_NONE) == 0) {
     shoal_str_add(s, "no labels to compare with\n");
   } else if (p->known + p->lost < p->n) {
@@ -684,8 +698,9 @@ static shoal_status add_classes(const predictor *p, shoal_str *s)
     shoal_str_add(s, ": not counted\n");
   }
   if (!p->known) return SHOAL_OK;
-  shoal_str_add(s, "accuracy %s (%" PRIu64 " of %" PRIu64 "), loss %.4f\n",
-                shoal_format_share(accuracy(p), share, sizeof share), p->correct, p->known, p->loss / (double)p->known);
+  shoal_str_add(s, "accuracy %s (%" PRIu64 " of %" PRIu64 "), balanced accuracy %s, loss %.4f\n",
+                shoal_format_share(accuracy(p), share, sizeof share), p->correct, p->known,
+                shoal_format_share(balanced_accuracy(p), balanced, sizeof balanced), p->loss / (double)p->known);
   if (p->classes <= WIDEST_TABLE) return add_table(p, s);
   add_mistakes(p, s);
   return SHOAL_OK;

@@ -4,6 +4,7 @@
 #include "base/pause.h"
 #include "data/labels.h"
 #include "slurm/launcher.h"
+#include "train/class_weights.h"
 #include "train/network.h"
 #include "train/session.h"
 #include <math.h>
@@ -163,6 +164,26 @@ static void tell_of_recomputing(const shoal_session *s)
              100 * r.macs / ((double)shoal_plan_batch(p) * shoal_model_macs(s->run.form->model)));
 }
 
+/* What no data set that could be trained on lacks: its labels were read before. */
+static const shoal_labels *labels_of(const shoal_session *s)
+{
+  const shoal_labels *l;
+  shoal_error ignored;
+  if (shoal_dataset_labels(s->data.set, &l) == SHOAL_OK) return l;
+  shoal_error_take(&ignored);
+  return NULL;
+}
+
+static void tell_class_weights(const shoal_session *s)
+{
+  const shoal_labels *l = s->run.model->class_weights ? labels_of(s) : NULL;
+  shoal_str text = { 0 };
+  if (!l) return;
+  shoal_class_weights_add(s->run.model->class_weights, l, &text);
+  if (text.text) shoal_info("class weights in the training loss: %s; test losses have none", text.text);
+  shoal_str_free(&text);
+}
+
 void shoal_session_report_start(const shoal_session *s)
 {
   if (!shoal_session_is_root(s)) return;
@@ -200,6 +221,7 @@ void shoal_session_report_start(const shoal_session *s)
   if (d->n[SHOAL_TEST] == 0)
     shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
   tell_losses(s, "losses are ");
+  tell_class_weights(s);
   warn_of_idle(s);
   warn_of_alone(s);
   shoal_session_warn_of_schedule(s);
@@ -598,24 +620,31 @@ static double loss_of_means(const shoal_session *s)
   return sum / (double)(n * t->n);
 }
 
-/* That of the means of targets, or cross entropy of guessing by the shares of the classes among the training samples; NAN: not
- * known. */
-static double guessing_loss(const shoal_session *s)
+/* Cross entropy of the best answer that is the same for all training samples: the shares of the classes, or in training
+ * those of their weights, which have a mean of 1, and smoothed. */
+static double loss_of_shares(const shoal_model *m, const shoal_labels *l, bool trained)
 {
-  const shoal_labels *l;
-  shoal_error ignored;
+  const double smoothing = trained ? (double)m->smoothing : 0, rest = smoothing / (double)m->classes;
+  int64_t seen = 0;
   double sum = 0;
+  for (size_t i = 0; i < l->distinct; i++) {
+    const shoal_label *v = &l->all[i];
+    const double weight = trained && m->class_weights ? (double)m->class_weights[v->value] : 1;
+    const double share = (1 - smoothing) * weight * (double)v->count[SHOAL_TRAIN] / (double)l->n[SHOAL_TRAIN] + rest;
+    if (share > 0) sum -= share * log(share);
+    seen++;
+  }
+  return rest > 0 ? sum - (double)(m->classes - seen) * rest * log(rest) : sum;
+}
+
+/* Of guessing: the means of targets, or the same answer for all samples, by the loss that is trained or by that of tests; NAN: not
+ * known. */
+static double guessing_loss(const shoal_session *s, bool trained)
+{
   if (shoal_model_reads_tokens(s->run.model)) return NAN;
   if (shoal_session_has_targets(s)) return loss_of_means(s);
-  if (shoal_dataset_labels(s->data.set, &l) != SHOAL_OK) {
-    shoal_error_take(&ignored);
-    return NAN;
-  }
-  for (size_t i = 0; i < l->distinct; i++) {
-    const double share = (double)l->all[i].count[SHOAL_TRAIN] / (double)l->n[SHOAL_TRAIN];
-    if (share > 0) sum -= share * log(share);
-  }
-  return sum;
+  const shoal_labels *l = labels_of(s);
+  return l ? loss_of_shares(s->run.model, l, trained) : NAN;
 }
 
 /* A run that ends no better than by guessing was too short if its loss has only fallen; else its rate mostly does not suit it. */
@@ -625,8 +654,8 @@ static void warn_of_guessing(const shoal_session *s)
   const double loss = s->record.train_loss, no_better = 0.98, diverged = 1.2, falling = 0.98,
                lr = shoal_config_float(s->world.config, "optim.lr");
   if (s->run.step < STEPS || !s->clock.trained || !isfinite(loss)) return;
-  const double guess = guessing_loss(s);
-  if (!(guess > 0) || loss < no_better * guess || s->record.test_loss < no_better * guess) return;
+  const double guess = guessing_loss(s, true);
+  if (!(guess > 0) || loss < no_better * guess || s->record.test_loss < no_better * guessing_loss(s, false)) return;
   const bool targets = shoal_session_has_targets(s);
   const char *guesses = targets ? "the targets' mean for all" : "by the classes' shares";
   if (!s->record.rose && loss < falling * s->record.loss_before)

@@ -23,6 +23,7 @@ shoal_add_runs(ist ist_neutral ist_bytes ist_model ist_resume ist_moved ist_refu
 shoal_add_pytest(train.errors FILE mpi/test_errors.py LABELS train noasan)
 shoal_add_runs(switch switch)
 shoal_add_pytest(train.predict FILE mpi/test_predict.py LABELS train noasan)
+shoal_add_runs(classes classes_torch classes_methods classes_resume classes_bits classes_told classes_refused)
 shoal_add_runs(targets targets_linear targets_predicted targets_methods targets_images targets_refused)
 shoal_add_runs(doctor doctor_well doctor_pairs doctor_here doctor_faults doctor_full)
 shoal_add_runs(launch launch_bits launch_codes launch_stops launch_first_moments launch_unread)

@@ -52,8 +52,8 @@ CONTRACT(sum_parts, r.reads(a.part, a.n); r.writes(a.sum, 1);)
 CONTRACT(multiply, r.reads(a.a, (size_t)(a.m *a.k)); r.reads(a.b, (size_t)(a.k *a.n));
          r.writes(a.c, (size_t)(a.m *a.n));)
 CONTRACT(softmax, const size_t n = (size_t)(a.rows * a.classes); r.reads(a.logits, n);
-         r.reads(a.labels, (size_t)a.rows); r.reads(a.scale, 1); r.writes(a.dlogits, n);
-         r.writes(a.row, (size_t)a.rows);)
+         r.reads(a.labels, (size_t)a.rows); r.reads(a.weights, (size_t)a.classes); r.reads(a.scale, 1);
+         r.writes(a.dlogits, n); r.writes(a.row, (size_t)a.rows);)
 CONTRACT(target_loss, const size_t n = (size_t)(a.rows * a.width); r.reads(a.y, n); r.reads(a.targets, n);
          r.reads(a.scale, 1); r.writes(a.dy, n); r.writes(a.row, (size_t)a.rows);)
 CONTRACT(sum_rows, r.reads(a.row, (size_t)a.rows); r.writes(a.out, 1);)

@@ -150,7 +150,7 @@ static void train(shoal_backend *on, bool relu, outcome *out)
   for (int k = 0; k < 3; k++) {
     if (step && k) step(1);
     CHECK_OK(op->forward(op, &a));
-    CHECK_OK(ops->softmax_xent(on, ROWS, OUT, t[Y], now->labels, 0.1f, &now->scale, true, t[DY], loss.at));
+    CHECK_OK(ops->softmax_xent(on, ROWS, OUT, t[Y], now->labels, NULL, 0.1f, &now->scale, true, t[DY], loss.at));
     CHECK_OK(op->backward_weights(op, &a));
     CHECK_OK(op->backward_data(op, &a));
     CHECK_OK(ops->axpby(on, size[W], -0.125f, t[DW], 1, t[W]));

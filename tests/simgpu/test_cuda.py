@@ -17,7 +17,8 @@ SMALL = sets(optim__lr=0.05, optim__momentum=0.9)
 MODELS = {
     "mlp": sets(model__name="mlp", model__widths="[24,20,16]", model__norm="batch", model__dropout=0.1, optim__clip=1, data__batch=8) + SMALL,
     "layers": sets(model__name="mlp", model__widths="[24,16]", model__norm="layer", model__activation="gelu", optim__name="adamw",
-                   optim__lr=0.002, optim__weight_decay=0.01, data__batch=6),
+                   optim__lr=0.002, optim__weight_decay=0.01, data__batch=6, model__smoothing=0.1,
+                   model__class_weights="[1,2,3,4,5,0,7,8,9,10]"),
     "resnet20": sets(model__name="resnet20", data__batch=4, optim__lr=0.002, optim__momentum=0.9),
 }
 SINGLE = {  # of 2 steps: a case each

@@ -40,6 +40,9 @@ int main(void)
         2);
   check("vit, mean",
         rig_model("vit", "model.width=8 model.heads=2 model.depth=1 model.patch=2 model.pool=mean", &image, 3), 2);
+  shoal_model *weighted = rig_model("mlp", "model.widths=[7,6] model.smoothing=0.1", &SHOAL_SHAPE(1, 3, 3), 4);
+  CHECK_OK(shoal_model_weigh(weighted, (const float[]){ 0.25f, 3, 0, 1.5f }));
+  check("classes with weights", weighted, 9);
   check("mlp without hidden layers", rig_model("mlp", "model.widths=[]", &SHOAL_SHAPE(6), 3), 1);
   return check_done();
 }

@@ -164,7 +164,7 @@ static double loss_and_dlogits(net *t)
   const float scale = 1.0f / BATCH;
   shoal_loss loss = { 0 };
   CHECK_OK(ops->to_dense(t->b, &head->desc.out, &head->out_format, t->node[HEAD].y, t->logits));
-  CHECK_OK(ops->softmax_xent(t->b, BATCH, CLASSES, t->logits, t->labels, 0, &scale, false, t->logits, &loss));
+  CHECK_OK(ops->softmax_xent(t->b, BATCH, CLASSES, t->logits, t->labels, NULL, 0, &scale, false, t->logits, &loss));
   CHECK_OK(ops->from_dense(t->b, &head->desc.out, &head->out_format, t->logits, t->node[HEAD].dy));
   return loss.loss / BATCH;
 }

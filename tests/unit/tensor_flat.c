@@ -116,7 +116,7 @@ int test_gemm(shoal_backend *b)
 typedef struct {
   int64_t rows, classes;
   double smoothing, scale, magnitude;
-  bool in_place;
+  bool in_place, weighted;
 } loss_case;
 
 static int32_t label_of(int64_t row, int64_t classes)
@@ -124,17 +124,24 @@ static int32_t label_of(int64_t row, int64_t classes)
   return row % 5 == 3 ? -1 - (int32_t)row : (int32_t)((row * 7 + 1) % classes);
 }
 
+/* One of them is 0. */
+static float weight_of(int64_t class)
+{
+  return (float)(class * 5 % 7) / 4;
+}
+
 /* One row in long double, by way of probabilities. */
 static double reference_row(const float *x, int64_t classes, int32_t label, const loss_case *c, double *gradient)
 {
+  const long double weight = c->weighted ? (long double)weight_of(label) : 1;
   long double largest = x[0], sum = 0, loss = 0;
   for (int64_t j = 1; j < classes; j++) largest = x[j] > largest ? x[j] : largest;
   for (int64_t j = 0; j < classes; j++) sum += expl(x[j] - largest);
   for (int64_t j = 0; j < classes; j++) {
     long double target = (j == label ? 1 - c->smoothing : 0) + c->smoothing / (long double)classes;
     long double log_p = x[j] - largest - logl(sum);
-    if (target > 0) loss -= target * log_p;
-    gradient[j] = (double)(c->scale * (expl(log_p) - target));
+    if (target > 0) loss -= weight * target * log_p;
+    gradient[j] = (double)(weight * c->scale * (expl(log_p) - target));
   }
   return (double)loss;
 }
@@ -144,12 +151,14 @@ static void check_loss(shoal_backend *b, const loss_case *c)
   int64_t n = c->rows * c->classes, hits = 0, counted = 0;
   float *x = vector(n, false, 5), *dx = c->in_place ? x : floats(n);
   int32_t *labels = calloc((size_t)c->rows, sizeof *labels);
+  float *weights = c->weighted ? floats(c->classes) : NULL;
   double *want = calloc((size_t)n, sizeof *want), total = 0, worst = 0;
   const float scale = (float)c->scale;
   shoal_loss loss = { .loss = -1 }, loss_only = { .loss = -1 };
   REQUIRE(labels, "out of memory");
   REQUIRE(want, "out of memory");
   for (int64_t i = 0; i < n; i++) x[i] *= (float)c->magnitude;
+  for (int64_t k = 0; weights && k < c->classes; k++) weights[k] = weight_of(k);
   for (int64_t r = 0; r < c->rows; r++) {
     const float *row = x + r * c->classes;
     int64_t best = 0;
@@ -160,10 +169,11 @@ static void check_loss(shoal_backend *b, const loss_case *c)
     hits += best == labels[r];
     total += reference_row(row, c->classes, labels[r], c, want + r * c->classes);
   }
-  CHECK_OK(
-      b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, &scale, false, NULL, &loss_only));
+  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, weights, (float)c->smoothing, &scale, false, NULL,
+                                &loss_only));
   if (!c->in_place) memset(dx, 0xff, (size_t)n * sizeof(float));
-  CHECK_OK(b->ops->softmax_xent(b, c->rows, c->classes, x, labels, (float)c->smoothing, &scale, true, dx, &loss));
+  CHECK_OK(
+      b->ops->softmax_xent(b, c->rows, c->classes, x, labels, weights, (float)c->smoothing, &scale, true, dx, &loss));
   for (int64_t i = 0; i < n; i++) {
     double error = fabs(dx[i] - want[i]);
     worst = error > worst || isnan(error) ? error : worst;
@@ -178,7 +188,26 @@ static void check_loss(shoal_backend *b, const loss_case *c)
   if (!c->in_place) free(dx);
   free(x);
   free(labels);
+  free(weights);
   free(want);
+}
+
+/* Weights of 1 are no weights, in every bit. */
+static void check_weights_of_one(shoal_backend *b)
+{
+  enum { ROWS = 9, CLASSES = 37, N = ROWS * CLASSES };
+  float *x = vector(N, false, 5), *plain = floats(N), *weighted = floats(N), ones[CLASSES], scale = 1.0f / 7;
+  int32_t labels[ROWS];
+  shoal_loss without, with;
+  for (int k = 0; k < CLASSES; k++) ones[k] = 1;
+  for (int r = 0; r < ROWS; r++) labels[r] = label_of(r, CLASSES);
+  CHECK_OK(b->ops->softmax_xent(b, ROWS, CLASSES, x, labels, NULL, 0.1f, &scale, false, plain, &without));
+  CHECK_OK(b->ops->softmax_xent(b, ROWS, CLASSES, x, labels, ones, 0.1f, &scale, false, weighted, &with));
+  CHECK_BYTES(plain, weighted, N * sizeof *plain, "gradients");
+  CHECK_EQ(without.loss, with.loss);
+  free(x);
+  free(plain);
+  free(weighted);
 }
 
 static void check_loss_corners(shoal_backend *b)
@@ -188,11 +217,11 @@ static void check_loss_corners(shoal_backend *b)
   const float two[4] = { 1, 2, 3, 4 }, one = 1;
   float dx[4] = { 9, 9, 9, 9 };
   shoal_loss out;
-  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &second, 0, &one, false, NULL, &out));
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &second, NULL, 0, &one, false, NULL, &out));
   CHECK_EQ(out.correct, 1, "the first of the largest logits decides");
-  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &third, 0, &one, false, NULL, &out));
+  CHECK_OK(b->ops->softmax_xent(b, 1, 6, ties, &third, NULL, 0, &one, false, NULL, &out));
   CHECK_EQ(out.correct, 0, "only the first of the largest logits decides");
-  CHECK_OK(b->ops->softmax_xent(b, 2, 2, two, labels, 0.1f, &one, false, dx, &out));
+  CHECK_OK(b->ops->softmax_xent(b, 2, 2, two, labels, NULL, 0.1f, &one, false, dx, &out));
   CHECK_EQ(out.loss, 0, "all rows ignored");
   CHECK_EQ(out.correct, 0);
   for (int i = 0; i < 4; i++) CHECK_EQ(dx[i], 0, "dx[%d]", i);
@@ -207,8 +236,8 @@ static void check_left_out(shoal_backend *b)
   shoal_loss all, alone;
   const float kept[] = { 1, 2, 5, 1 }, one = 1;
   const int32_t two[] = { 1, 0 };
-  CHECK_OK(b->ops->softmax_xent(b, 6, 2, x, labels, 0.1f, &one, true, dx, &all));
-  CHECK_OK(b->ops->softmax_xent(b, 2, 2, kept, two, 0.1f, &one, true, NULL, &alone));
+  CHECK_OK(b->ops->softmax_xent(b, 6, 2, x, labels, NULL, 0.1f, &one, true, dx, &all));
+  CHECK_OK(b->ops->softmax_xent(b, 2, 2, kept, two, NULL, 0.1f, &one, true, NULL, &alone));
   CHECK_EQ(all.loss, alone.loss);
   CHECK_EQ(all.correct, 2);
   CHECK_EQ(all.samples, 2);
@@ -311,10 +340,11 @@ int test_loss(shoal_backend *b)
   static const double magnitudes[] = { 1, 20, 1e4 };
   for (size_t s = 0; s < SHOAL_COUNT(sizes); s++)
     for (size_t m = 0; m < SHOAL_COUNT(magnitudes); m++)
-      for (int bits = 0; bits < 4; bits++) {
-        loss_case c = { sizes[s][0], sizes[s][1], bits & 1 ? 0.125 : 0, 1.0 / 64, magnitudes[m], bits & 2 };
+      for (int bits = 0; bits < 8; bits++) {
+        loss_case c = { sizes[s][0], sizes[s][1], bits & 1 ? 0.125 : 0, 1.0 / 64, magnitudes[m], bits & 2, bits & 4 };
         check_loss(b, &c);
       }
+  check_weights_of_one(b);
   check_loss_corners(b);
   check_left_out(b);
   return check_failures;

@@ -60,16 +60,17 @@ static shoal_status multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, 
 }
 
 static shoal_status softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                 const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                 float *dlogits, shoal_loss *out)
+                                 const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                 bool leave_out, float *dlogits, shoal_loss *out)
 {
   size_t bytes = (size_t)(rows * classes) * F;
   IN(logits, bytes);
   IN(labels, (size_t)rows * sizeof *labels);
+  IN(weights, (size_t)classes * F);
   IN(scale, F);
   OUT(dlogits, bytes);
   RESULT(out, sizeof *out);
-  return PASS(softmax_xent, rows, classes, logits, labels, smoothing, scale, leave_out, dlogits, out);
+  return PASS(softmax_xent, rows, classes, logits, labels, weights, smoothing, scale, leave_out, dlogits, out);
 }
 
 static shoal_status target_loss(shoal_backend *b, int64_t rows, int64_t width, const float *y, const float *targets,

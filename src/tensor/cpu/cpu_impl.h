@@ -120,8 +120,8 @@ shoal_status shoal_cpu_gemm(shoal_backend *b, bool ta, bool tb, int64_t m, int64
 shoal_status shoal_cpu_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                                 float *c);
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                    float *dlogits, shoal_loss *out);
+                                    const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                    bool leave_out, float *dlogits, shoal_loss *out);
 shoal_status shoal_cpu_add(shoal_backend *b, size_t n, const float *x, float *y);
 shoal_status shoal_cpu_axpby(shoal_backend *b, size_t n, float p, const float *x, float q, float *y);
 shoal_status shoal_cpu_sumsq(shoal_backend *b, size_t n, const float *x, double *out);

@@ -1,8 +1,8 @@
 /* Softmax and cross-entropy in one pass over the logits.
  *
  * The largest logit is subtracted first, so that exp cannot overflow.  With z the shifted logits and S = sum exp z, the
- * loss of a row is  sum over targets t of t (log S - z); its gradient is softmax - target.  Rows are independent, and
- * their losses are summed in double in row order, so the bits do not depend on the number of threads. */
+ * loss of a row is  sum over targets t of t (log S - z); its gradient is softmax - target; both times the weight of its label.
+ * Rows are independent, and their losses are summed in double in row order, so the bits do not depend on the number of threads. */
 #include "tensor/cpu/cpu_impl.h"
 #include "tensor/cpu/vecmath.h"
 #include <math.h>
@@ -12,6 +12,7 @@ enum { BATCH = 512, LANES = 16 }; /* BATCH: rows whose losses are kept on the st
 typedef struct {
   const float *logits;
   const int32_t *labels;
+  const float *weights;
   float *dlogits;
   int64_t classes, first;
   float smoothing, scale;
@@ -85,24 +86,25 @@ SHOAL_CPU_KERNEL static void xent_rows(const void *context, size_t begin, size_t
     double sum_z = 0;
     for (int64_t j = 0; rest != 0 && j < n; j++) sum_z += (double)(x[j] - largest);
     double sum = exp_row(n, x, largest, dx);
-    t->loss[k] = log(sum) - on * (double)at_label - rest * sum_z;
+    const double weight = t->weights ? (double)t->weights[label] : 1, scale = weight * (double)t->scale;
+    t->loss[k] = weight * (log(sum) - on * (double)at_label - rest * sum_z);
     t->outcome[k] = best == label ? HIT : MISSED;
     if (!dx) continue;
-    float p = (float)((double)t->scale / sum), off = (float)((double)t->scale * rest);
+    float p = (float)(scale / sum), off = (float)(scale * rest);
 #pragma omp simd
     for (int64_t j = 0; j < n; j++) dx[j] = dx[j] * p - off;
-    dx[label] -= (float)((double)t->scale * on);
+    dx[label] -= (float)(scale * on);
   }
 }
 
 shoal_status shoal_cpu_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                    float *dlogits, shoal_loss *out)
+                                    const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                    bool leave_out, float *dlogits, shoal_loss *out)
 {
   double part[BATCH];
   signed char outcome[BATCH];
   shoal_loss sum = { 0 };
-  pass t = { logits, labels, dlogits, classes, 0, smoothing, *scale, leave_out, part, outcome };
+  pass t = { logits, labels, weights, dlogits, classes, 0, smoothing, *scale, leave_out, part, outcome };
   for (; t.first < rows; t.first += BATCH) {
     int64_t count = SHOAL_MIN(rows - t.first, (int64_t)BATCH);
     shoal_cpu_parallel((shoal_cpu *)b, (size_t)count, 1, (size_t)classes * 4 * sizeof(float), xent_rows, &t);

@@ -254,16 +254,16 @@ shoal_status shoal_cuda_multiply(shoal_backend *base, int64_t m, int64_t n, int6
 }
 
 shoal_status shoal_cuda_softmax_xent(shoal_backend *base, int64_t rows, int64_t classes, const float *logits,
-                                     const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                     float *dlogits, shoal_loss *out)
+                                     const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                     bool leave_out, float *dlogits, shoal_loss *out)
 {
   shoal_cuda *b = (shoal_cuda *)base;
   const size_t count = (size_t)rows;
   shoal_k_row *row;
   SHOAL_TRY(shoal_cuda_scratch(b, count * sizeof *row, &row));
   SHOAL_TRY(SHOAL_BLOCKS(b, softmax, count, .rows = rows, .classes = classes, .logits = logits, .labels = labels,
-                         .smoothing = (double)smoothing, .scale = scale, .leave_out = leave_out, .dlogits = dlogits,
-                         .row = row));
+                         .weights = weights, .smoothing = (double)smoothing, .scale = scale, .leave_out = leave_out,
+                         .dlogits = dlogits, .row = row));
   return SHOAL_BLOCKS(b, sum_rows, 1, .rows = rows, .row = row, .out = (shoal_k_loss *)out);
 }
 

@@ -111,8 +111,8 @@ shoal_status shoal_cuda_not_recorded(const shoal_cuda *b, const char *what);
 shoal_status shoal_cuda_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t k, const float *a, const float *bm,
                                  float *c);
 shoal_status shoal_cuda_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                     const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                     float *dlogits, shoal_loss *out);
+                                     const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                     bool leave_out, float *dlogits, shoal_loss *out);
 shoal_status shoal_cuda_target_loss(shoal_backend *b, int64_t rows, int64_t width, const float *y, const float *targets,
                                     bool absolute, const float *scale, bool leave_out, float *dy, shoal_loss *out);
 shoal_status shoal_cuda_add(shoal_backend *b, size_t n, const float *x, float *y);

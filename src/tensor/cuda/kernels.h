@@ -168,6 +168,7 @@ typedef struct {
   int64_t rows, classes; /* a block per row */
   const float *logits;   /* [rows, classes] */
   const int32_t *labels; /* [rows] */
+  const float *weights;  /* [classes]; may be NULL */
   double smoothing;
   const float *scale; /* 1 */
   int leave_out;

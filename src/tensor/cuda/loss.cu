@@ -20,7 +20,6 @@ SHOAL_KERNEL(softmax)
   const float *x = a.logits + row * n;
   float *dx = a.dlogits ? a.dlogits + row * n : 0;
   const int32_t label = a.labels[row];
-  const double scale = (double)*a.scale;
   unsigned most = 0, least_inverted = 0, bad = 0, first_inverted = 0;
   OF_BLOCK(j, n)
   {
@@ -44,6 +43,7 @@ SHOAL_KERNEL(softmax)
     if (threadIdx.x == 0) a.row[row] = { 0, 0, left_out ? SHOAL_ROW_LEFT_OUT : SHOAL_ROW_IGNORED };
     return;
   }
+  const double weight = a.weights ? (double)a.weights[label] : 1, scale = weight * (double)*a.scale;
   double sum = 0, loss = 0, rest = a.smoothing / (double)n;
   OF_BLOCK(j, n) sum += exp((double)x[j] - (double)largest);
   sum = block_sum(sum);
@@ -54,7 +54,7 @@ SHOAL_KERNEL(softmax)
     if (dx) dx[j] = (float)(scale * (exp(z) / sum - target));
   }
   loss = block_sum(loss);
-  if (threadIdx.x == 0) a.row[row] = { loss, best == label, SHOAL_ROW_COUNTS };
+  if (threadIdx.x == 0) a.row[row] = { weight * loss, best == label, SHOAL_ROW_COUNTS };
 }
 
 SHOAL_KERNEL(target_loss)

@@ -24,7 +24,7 @@ shoal_status shoal_ref_multiply(shoal_backend *b, int64_t m, int64_t n, int64_t 
   return shoal_ref_gemm(b, false, false, m, n, k, 1, a, k, bm, n, 0, c, n);
 }
 
-/* One row: its loss, and dlogits = scale * (softmax - target).  The largest logit is subtracted first, so that exp
+/* One row: its loss, and dlogits = scale * (softmax - target), for a weight of 1.  The largest logit is subtracted first, so that exp
  * cannot overflow; with z the shifted logits and S = sum exp z, loss = sum over targets t of t * (log S - z). */
 static double xent_row(int64_t classes, const float *logits, int32_t label, double largest, double smoothing,
                        double scale, float *dlogits)
@@ -53,8 +53,8 @@ static bool has_loss(int64_t classes, const float *x)
 }
 
 shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t classes, const float *logits,
-                                    const int32_t *labels, float smoothing, const float *scale, bool leave_out,
-                                    float *dlogits, shoal_loss *out)
+                                    const int32_t *labels, const float *weights, float smoothing, const float *scale,
+                                    bool leave_out, float *dlogits, shoal_loss *out)
 {
   shoal_loss sum = { 0 };
   for (int64_t r = 0; r < rows; r++) {
@@ -71,7 +71,8 @@ shoal_status shoal_ref_softmax_xent(shoal_backend *b, int64_t rows, int64_t clas
       if (x[j] > x[best]) best = j;
     sum.samples++;
     sum.correct += best == labels[r];
-    sum.loss += xent_row(classes, x, labels[r], x[best], smoothing, *scale, dx);
+    const double weight = weights ? (double)weights[labels[r]] : 1;
+    sum.loss += weight * xent_row(classes, x, labels[r], x[best], smoothing, weight * *scale, dx);
   }
   *out = sum;
   return SHOAL_OK;

@@ -115,24 +115,31 @@ static bool is_unit(const char *text)
   return letters > 0;
 }
 
+/* What stands in front of sums of money. */
+static const char *currency(const char *text)
+{
+  static const char *const signs[] = { "US$", "A$",  "C$",  "R$",  "RM",  "Rs.", "Rs",  "USD", "EUR",
+                                       "GBP", "CHF", "INR", "CAD", "AUD", "JPY", "CNY", "kr" };
+  for (size_t i = 0; i < SHOAL_COUNT(signs); i++)
+    if (strncmp(text, signs[i], strlen(signs[i])) == 0) return signs[i];
+  return NULL;
+}
+
 bool shoal_csv_beside_number(const shoal_csv_dialect *d, const char *text, char out[16])
 {
   char rest[64];
-  const char *sign = decoration(text);
+  const char *sign = currency(text) ? currency(text) : decoration(text);
   double unused;
-  size_t n = strlen(text), bytes, from = 0;
-  if (n >= sizeof rest) return false;
-  if (sign && is_minus(sign)) return false;
+  size_t n = strlen(text);
+  if (n >= sizeof rest || (sign && is_minus(sign))) return false;
   strcpy(rest, text);
   if (sign) {
-    char *at = strstr(rest, sign);
-    bytes = strlen(sign);
+    char *at = strstr(rest, sign), *behind = at + strlen(sign);
     snprintf(out, 16, "%s", sign);
-    memmove(at, at + bytes, strlen(at + bytes) + 1);
+    memmove(at, behind, strlen(behind) + 1);
   } else {
-    from = strspn(text, "+-0123456789., '");
-    bytes = n - from;
-    if (from == 0 || bytes == 0 || bytes >= 16 || !is_unit(text + from)) return false;
+    const size_t from = strspn(text, "+-0123456789., '");
+    if (from == 0 || from == n || n - from >= 16 || !is_unit(text + from)) return false;
     strcpy(out, text + from);
     rest[from] = '\0';
   }
@@ -303,10 +310,6 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   const char *text = f->text, *file = shoal_shell_word(f->path, word), *sign = decoration(text);
   or_drop(l, f->column, drop);
   const shoal_csv_holds kind = l->holds[f->column];
-  bool others = false; /* columns that hold something else than numbers, and another thing than this */
-  for (size_t i = 0; i < l->columns; i++)
-    others |= l->holds[i] != SHOAL_CSV_NUMBERS &&
-              (l->holds[i] != kind || (l->form[i] && strcmp(l->form[i], l->form[f->column]) != 0));
   if (!text[0] || shoal_csv_marks_gap(text))
     explain_gap(l, guessed, f, out);
   else if ((f->number && !isfinite(f->value)) || result_of(text) == RESULT_INFINITE)
@@ -321,7 +324,7 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
         "has underscores between its digits: remove them, as sed ':a;s/\\([0-9]\\)_\\([0-9]\\)/\\1\\2/;ta' %s >NEW "
         "does%s",
         file, drop);
-  else if (shoal_csv_is_truth(text) && others)
+  else if (kind == SHOAL_CSV_TRUTH)
     explain_by_command(l, guessed, f, "is a truth value", out);
   else if (shoal_csv_is_truth(text))
     snprintf(out, SHOAL_CSV_REASON,
@@ -331,7 +334,7 @@ const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const sho
   else if (sign && is_minus(sign))
     snprintf(out, SHOAL_CSV_REASON,
              "has a minus that is not the one of keyboards: write that, as sed 's/%s/-/g' %s >NEW does", sign, file);
-  else if (sign && others)
+  else if (sign && kind == SHOAL_CSV_SIGNS)
     explain_by_command(l, guessed, f, "has a sign that is no part of a number", out);
   else if (sign)
     snprintf(out, SHOAL_CSV_REASON,

@@ -105,6 +105,21 @@ char *shoal_dataset_reshape_command(const shoal_dataset *d, const shoal_shape *s
   return command;
 }
 
+char *shoal_dataset_fill_command(const shoal_dataset *d)
+{
+  const rewrite how = { .read = "[()]",
+                        .first = "v = next(iter(y.values())); m = numpy.nanmean(numpy.where(numpy.isfinite(v), v, "
+                                 "numpy.nan), 0 if v.ndim == 2 else None); ",
+                        .value = "numpy.where(numpy.isfinite(y[n]), y[n], m).astype(y[n].dtype)",
+                        .last = "; [f.attrs.pop(k) for k in [*f.attrs] if k != 'class_names']" };
+  const char *names[2];
+  size_t n = 0;
+  if (d->n_members) return NULL;
+  for (int s = 0; s < 2; s++)
+    if (d->names.x[s][0]) names[n++] = d->names.x[s];
+  return rewrite_command(d->path, names, n, &how);
+}
+
 /* ---- refusals ---- */
 
 typedef enum {

@@ -810,6 +810,26 @@ static shoal_status number_samples(images *m)
   return SHOAL_OK;
 }
 
+/* "; if they are parts of a class, python3 -c '...' links all images below each class into one folder, ...", or "" where classes are below
+ * splits.  Caller frees. */
+static char *how_to_flatten(const images *m, const char *folder)
+{
+  static const char *const packages[] = { NULL };
+  if (m->splits) return shoal_strdup_printf("%s", "");
+  char from[SHOAL_WORD], to[SHOAL_WORD], word[SHOAL_WORD], *flat = shoal_strdup_printf("%s-flat", folder);
+  shoal_python python;
+  shoal_find_python(packages, &python);
+  char *text = shoal_strdup_printf(
+      "; if they are parts of a class, %s -c \"import os; S, D = %s, %s; [(os.makedirs(os.path.join(D, c), "
+      "exist_ok=True), os.symlink(os.path.abspath(os.path.join(r, f)), os.path.join(D, c, os.path.relpath(os.path."
+      "join(r, f), os.path.join(S, c)).replace('/', '_')))) for c in sorted(os.listdir(S)) for r, _, n in os.walk(os."
+      "path.join(S, c)) for f in n]\" links all images below each class into one folder, for shoal data import images "
+      "%s -o NEW.h5",
+      python.run, shoal_python_text(folder, from), shoal_python_text(flat, to), shoal_shell_word(flat, word));
+  free(flat);
+  return text;
+}
+
 /* What a class may lack: images beside the folders, and in folders inside them. */
 static void warn_unseen(const images *m)
 {
@@ -822,9 +842,11 @@ static void warn_unseen(const images *m)
     if (nested++ == 0) first = f;
   }
   if (nested > 1) snprintf(more, sizeof more, ", and %zu more have", nested - 1);
+  char *flatten = how_to_flatten(m, m->folder);
   if (nested)
-    shoal_warn("%s has folders inside (%s)%s, which are not looked into: images in them belong to no class",
-               first->path, first->inside, more);
+    shoal_warn("%s has folders inside (%s)%s, which are not looked into: images in them belong to no class%s",
+               first->path, first->inside, more, flatten);
+  free(flatten);
   if (m->strays > 1) snprintf(more, sizeof more, " and %zu more images are", m->strays - 1);
   if (m->table) {
     char *command = folders_command(m, m->n_folders == 1 ? m->folders[0].path : m->folder);
@@ -999,9 +1021,12 @@ static shoal_status refuse_without_images(const images *m, const char *folder)
     free(cure);
     return st;
   }
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes%s%s%s", folder,
-                    inner ? "; if the folders in " : "", inner ? inner : "",
-                    inner ? " are the classes, give that" : "");
+  char *flatten = inner ? how_to_flatten(m, folder) : NULL;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes%s%s%s%s",
+                               folder, inner ? "; if the folders in " : "", inner ? inner : "",
+                               inner ? " are the classes, give that" : "", inner ? flatten : "");
+  free(flatten);
+  return st;
 }
 
 shoal_status shoal_import_images(const shoal_import_args *a, const char *out_path)

@@ -71,6 +71,28 @@ static char *rewrite_command(const char *body, const char *from, const char *to)
                              python.needs[0] ? "; it " : "", python.needs);
 }
 
+/* What fills values that are not finite by the mean of the others of the same feature, or of all where samples are no features; of an
+ * archive in all arrays of such samples.  Caller frees. */
+static char *fill_command(const shoal_npy *x)
+{
+  static const char mean[] =
+      "m = numpy.nanmean(numpy.where(numpy.isfinite(v), v, numpy.nan), 0 if v.ndim == 2 else None)";
+  char name[SHOAL_WORD], *body, *to = second_name(x->path, x->archive ? NULL : ".npy");
+  if (x->archive)
+    body =
+        shoal_strdup_printf("a = dict(numpy.load(FROM)); v = a[%s]; %s; numpy.savez(TO, **{k: numpy.where("
+                            "numpy.isfinite(w), w, m).astype(w.dtype) if w.shape[1:] == v.shape[1:] and w.dtype.kind "
+                            "== 'f' and w.ndim > 1 else w for k, w in a.items()})",
+                            shoal_python_text(x->name, name), mean);
+  else
+    body = shoal_strdup_printf(
+        "v = numpy.load(FROM); %s; numpy.save(TO, numpy.where(numpy.isfinite(v), v, m).astype(v.dtype))", mean);
+  char *command = rewrite_command(body, x->path, to);
+  free(body);
+  free(to);
+  return command;
+}
+
 /* What makes class numbers, the same in all of them, of n arrays of labels.  Caller frees; NULL: they are in several archives. */
 static char *renumber_command(const shoal_npy *const *y, size_t n)
 {
@@ -514,9 +536,15 @@ static shoal_status refuse_number(const import *p, const shoal_npy *x, uint64_t 
              at % w);
   else
     snprintf(where, sizeof where, "feature %" PRIu64, at);
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32, as %s: %s", x->path,
-                    i, x->name, v, where,
-                    isfinite(v) ? "divide the array by a power of ten" : "fill the gap, or remove the sample");
+  char *fill = isnan(v) || isinf(v) ? fill_command(x) : NULL;
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_IO, "%s: sample %" PRIu64 " of %s has %g, which is not finite in f32, as %s: %s%s", x->path,
+                 i, x->name, v, where,
+                 fill ? "remove such samples, or fill these values by the mean of the others, of the same feature, as "
+                      : "divide the array by a power of ten",
+                 fill ? fill : "");
+  free(fill);
+  return st;
 }
 
 /* Copies sample i of x from its row, in the order channel, row, column. */

@@ -65,6 +65,9 @@ shoal_status shoal_dataset_labels(shoal_dataset *d, const shoal_labels **out);
 shoal_status shoal_dataset_check_labels(shoal_dataset *d);
 /** ERR_IO for a target that is the same in all training samples. */
 shoal_status shoal_dataset_check_targets(const shoal_dataset *d);
+/** The command of h5py that fills samples' values that are not finite by the mean of the others in the training split, of the same
+ *  feature, or of all where samples are no features; NULL for several files.  Caller frees. */
+char *shoal_dataset_fill_command(const shoal_dataset *d);
 /** The command of h5py that makes images of that shape of the samples of a file, which are the numbers of their pixels.  Caller frees. */
 char *shoal_dataset_reshape_command(const shoal_dataset *d, const shoal_shape *shape);
 /** Warns of such a target: samples that are only to be predicted may have one. */

@@ -589,11 +589,18 @@ static shoal_status verdict(const facts *f)
 {
   const char *path = shoal_dataset_path(f->d);
   SHOAL_TRY(shoal_labels_check(f->labels, path, f->stored.y));
-  SHOAL_CHECK(
-      f->not_finite == 0, SHOAL_ERR_IO,
-      "%s: %" PRIu64 " value%s (NaN, infinite, or beyond 3.4e38), the first is %s: fill them, or remove the samples",
-      path, f->not_finite, f->not_finite > 1 ? "s are not finite as 32-bit floats" : " is not finite as a 32-bit float",
-      f->first_bad);
+  if (f->not_finite) {
+    char *command = shoal_dataset_fill_command(f->d);
+    shoal_status st = SHOAL_FAIL(
+        SHOAL_ERR_IO,
+        "%s: %" PRIu64
+        " value%s (NaN, infinite, or beyond 3.4e38), the first is %s: remove the samples, or fill them%s%s",
+        path, f->not_finite,
+        f->not_finite > 1 ? "s are not finite as 32-bit floats" : " is not finite as a 32-bit float", f->first_bad,
+        command ? " by the mean of the others, of the same feature: " : "", command ? command : "");
+    free(command);
+    return st;
+  }
   return name_damage(f);
 }
 

@@ -372,6 +372,24 @@ def test_groups_of_splits():
     assert "test/x is /Xte, test/y is /Yte" in shoal("data", "inspect", "b.h5").stdout
 
 
+@pytest.mark.parametrize("shape", ((N, 4), (N, 3, 4, 4)))
+def test_filled(shape):
+    """Values that are not finite get the mean of the others in the training split: of the feature, or of all pixels."""
+    x = np.arange(np.prod(shape)).reshape(shape).astype("f4")
+    bad = x.copy()
+    bad[(3, 2) if len(shape) == 2 else (3, 2, 1, 1)], bad[TRAIN + 1] = np.nan, np.inf
+    make("a.h5", bad)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "the first is nan in sample 3", "remove the samples, or fill them by the mean of the others")
+    run_cure(r)
+    shoal("data", "inspect", "a.h5")
+    kept = np.where(np.isfinite(bad[:TRAIN]), bad[:TRAIN], np.nan)
+    want = np.where(np.isfinite(bad), bad, np.nanmean(kept, 0 if len(shape) == 2 else None))
+    with h5py.File("a.h5") as f:
+        assert f["train/x"].dtype == np.float32
+        assert np.concatenate([f["train/x"][:], f["test/x"][:]]) == pytest.approx(want, rel=1e-6)
+
+
 # ---- other files ----
 
 SECRET = "sec\x1b[31mret.h5"

@@ -149,7 +149,7 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (X, np.where(np.arange(40) == 7, np.nan, Y), "label 7 of y_train is nan; classes are whole numbers from 0: remove samples without"),
     (X, Y - 1, "4 to 4"),
     (X, Y.astype("u8") * 2**40, "classes are small numbers"),
-    (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite in f32, as feature 5: fill"),
+    (np.where(np.arange(240).reshape(40, 6) == 17, np.nan, X), Y, "sample 2 of X_train has nan, which is not finite in f32, as feature 5: remove such samples, or fill"),
     (np.full((40, 2), 1e300), Y, "which is not finite in f32, as feature 0: divide"),
     (np.zeros((0, 3)), Y, "X_train.npy: no rows in X_train: give arrays that have some"),
     (np.zeros((0, 3)), np.zeros(0), "X_train.npy: no rows in X_train, y_train: give"),
@@ -183,6 +183,28 @@ def test_npy_refused(x, y, words):
     r = load("npy", "X_train.npy", "y_train.npy", code=7)
     assert_one_error(r, "not in 0 to" if words == "4 to 4" else words)
     assert not os.path.exists("t.h5")
+
+
+@pytest.mark.parametrize("archive", (False, True))
+def test_npy_filled(archive):
+    """Gaps are filled by the mean of the feature, of an archive in both splits by that of the training split."""
+    x = np.arange(80.).reshape(40, 2)
+    bad = x.copy()
+    bad[3, 1], bad[5, 0] = np.nan, -np.inf
+    arrays = {"X_train": bad, "y_train": Y, "X_test": bad[:9] + 1, "y_test": Y[:9]} if archive else {"X": bad, "y": Y}
+    if archive:
+        np.savez("set.npz", **arrays)
+    else:
+        for name, values in arrays.items():
+            np.save(name, values)
+    files = ("set.npz",) if archive else ("X.npy", "y.npy")
+    r = load("npy", *files, code=7)
+    subprocess.run(re.search(r'as (\S*python3 -c ".*") does, and give 2-', r.stderr)[1], shell=True, check=True)
+    load("npy", f"2-{files[0]}", *files[1:], *(() if archive else ("--test-share", "0")))
+    filled = np.where(np.isfinite(bad), bad, np.nanmean(np.where(np.isfinite(bad), bad, np.nan), 0))
+    assert np.array_equal(made()[0], filled.astype("f4"))
+    if archive:
+        assert made("test")[0][3, 1] == np.float32(filled[3, 1]) and made("test")[0][4, 1] == bad[4, 1] + 1
 
 
 def test_npz_damaged():

@@ -81,14 +81,14 @@ DAYS = [(d - date(1970, 1, 1)).days for d in DATES]
 
 
 @pytest.mark.parametrize("form, values", [
-    *((form, [d.strftime(form) for d in DATES]) for form in ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y-%m-%d", "%m/%d/%y")),
-    ("%d-%m-%Y %H:%M", [d.strftime("%d-%m-%Y 12:00") for d in DATES]), ("%I:%M %p", [d.strftime("%m/%d/%Y 06:00 PM") for d in DATES])])
+    *((form, [d.strftime(form) for d in DATES]) for form in ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y-%m-%d", "%m/%d/%y", "%B %d, %Y", "%d %b %Y")),
+    ("%d-%m-%Y %H:%M", [d.strftime("%d-%m-%Y 12:00") for d in DATES]), ("%I:%M %p", [d.strftime("%m/%d/%Y 06:00 PM") for d in DATES]), ("%I-%p", [d.strftime("%Y-%m-%d 06-PM") for d in DATES])])
 def test_dates(form, values):
     """Day and month are never taken for each other: the order is the one that all rows fit."""
-    stderr = refused("day,a,y\n" + "".join(f"{v},{i},{i % 2}\n" for i, v in enumerate(values)), "looks like a date; features are numbers: write days since 1970")
-    assert ("in the order that all rows fit" in stderr) == (form not in ("%Y-%m-%d", "%d.%m.%Y"))  # with points the day is in front
+    stderr = refused("day,a,y\n" + "".join(f'"{v}",{i},{i % 2}\n' for i, v in enumerate(values)), "looks like a date; features are numbers: write days since 1970")
+    assert ("in the order that all rows fit" in stderr) == (form not in ("%Y-%m-%d", "%d.%m.%Y", "%B %d, %Y", "%d %b %Y", "%I-%p"))  # with points the day is in front
     load("csv", "NEW", "--test-share", "0")
-    hours = {"%d-%m-%Y %H:%M": 12, "%I:%M %p": 18}.get(form, 0)
+    hours = {"%d-%m-%Y %H:%M": 12, "%I:%M %p": 18, "%I-%p": 18}.get(form, 0)
     assert rows() == [(d + hours / 24, i, i % 2) for i, d in enumerate(DAYS)]
 
 
@@ -191,7 +191,7 @@ def test_cure_of_a_cure():
     """A command that reads NEW writes NEW2: the shell would empty the file that it is to read."""
     with open("NEW", "w") as f:
         f.write("a,b,y\n" + "".join(f'"${i}",{i % 7},{i % 2}\n' for i in range(40)))
-    subprocess.run(re.search("sed .* NEW >NEW2", load("csv", "NEW", code=7).stderr)[0], shell=True, check=True)
+    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' NEW NEW2) does, and shoal data import csv NEW2 ", load("csv", "NEW", code=7).stderr)[1], shell=True, check=True)
     load("csv", "NEW2", "--test-share", "0")
     assert rows() == [(i, i % 7, i % 2) for i in range(40)]
 
@@ -321,6 +321,14 @@ def test_all_kinds_at_once():
     expected = [(1, 1, (i + 1) % 2, i % 2, days + i % 28, i % 12 + 0.5, (i + 1) % 2, 1000.5 + i, i, i, *(i % 3 == k for k in range(3)),
                  sum(halves) / len(halves) if i % 8 == 0 else i / 2, i % 2) for i in range(40) if i != 33]
     assert np.array(rows()) == pytest.approx(np.array(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("write", (lambda v: f"RM{v:,}.25", lambda v: f"{v}.25 CHF", lambda v: f"R$ {v}.25", lambda v: f"{v}.25€", lambda v: f"-${-v}.25" if v < 0 else f"${v}.25"))
+def test_money(write):
+    """Signs in front of sums and behind them, also with a label that has them and must not change."""
+    stderr = refused("a,cost,kind\n" + "".join(f'{i % 7},"{write(900 + 10 * i)}",{("$", "RM")[i % 2]}\n' for i in range(40)), "leave the numbers alone in column 2")
+    load("csv", "NEW", *advised(stderr), "--test-share", "0")
+    assert rows() == [(i % 7, 900.25 + 10 * i, i % 2) for i in range(40)] and names() == (["$", "RM"], 2)
 
 
 def test_gap_before_words():

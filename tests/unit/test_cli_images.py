@@ -396,6 +396,9 @@ def test_images_class_names():
 def test_images_folder_in_folder():
     images_of("outer/inner/a", "outer/inner/b")
     assert_one_error(load("images", "outer", code=7), "if the folders in outer/inner are the classes, give that")
+    stderr = load("images", "outer", code=7).stderr
+    subprocess.run(re.search(r"if they are parts of a class, (.*?) links all", stderr)[1], shell=True, check=True)
+    assert "in 1 class" in load("images", "outer-flat").stdout
 
 
 def test_images_three_splits():

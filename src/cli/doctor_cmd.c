@@ -137,7 +137,11 @@ static void print_text(const shoal_findings *f, const shoal_links *l, const shoa
     free(line);
   }
   print_matrix(l, t, out);
-  if (*exclude) shoal_str_add(out, "\nleave out of the next job: --exclude=%s\n", exclude);
+  if (*exclude)
+    shoal_str_add(
+        out,
+        "\nleave out of the next job: --exclude=%s of srun, salloc and sbatch; shoal submit --sbatch=--exclude=%s\n",
+        exclude, exclude);
   shoal_str_add(out, "\n%zu fault%s, %zu note%s\n", faults, faults == 1 ? "" : "s", notes, notes == 1 ? "" : "s");
 }
 

@@ -81,10 +81,15 @@ static void print_help(const shoal_verb_help *help)
 
 /* --- parsing --------------------------------------------------------------------------------------------------- */
 
+static bool has_flag(const shoal_verb_help *help, const char *name)
+{
+  return flags_of(help)[find_flag(help, name, strlen(name))].name != NULL;
+}
+
 /* Whether a verb takes options of a run file. */
 static bool takes_settings(const shoal_verb_help *help)
 {
-  return flags_of(help)[find_flag(help, "--set", sizeof "--set" - 1)].name != NULL;
+  return has_flag(help, "--set");
 }
 
 static const char *habit_of(const shoal_verb_help *help, const char *flag)
@@ -92,8 +97,29 @@ static const char *habit_of(const shoal_verb_help *help, const char *flag)
   return takes_settings(help) ? shoal_option_habit(flag) : NULL;
 }
 
-static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, size_t n)
+/* An option of sbatch, for a verb that hands those on: says by which flag.  `next`: the word behind it, or NULL. */
+static shoal_status sbatch_flag(const shoal_verb_help *help, const shoal_sbatch_option *o, const char *text,
+                                const char *next)
 {
+  bool is_long = text[1] == '-', own = o->flag && has_flag(help, o->flag);
+  size_t n = is_long ? strcspn(text, "=") : 2;
+  const char *glued = text[n] ? text + n + is_long : NULL, *value = glued || !o->needs_value ? glued
+                                                                    : next && next[0] != '-' ? next
+                                                                                             : "VALUE";
+  shoal_str option = { 0 }, cure = { 0 };
+  shoal_str_add(&option, "--sbatch=--%s%s%s", o->name, value ? "=" : "", value ? value : "");
+  shoal_str_add_word(&cure, own ? o->flag : option.text);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_USAGE, "unknown option %.*s, which is of sbatch: %s %s", (int)n, text,
+                               own ? "here it is" : "hand it on as", cure.text);
+  shoal_str_free(&option);
+  shoal_str_free(&cure);
+  return st;
+}
+
+static shoal_status unknown_flag(const shoal_verb_help *help, const char *text, size_t n, const char *next)
+{
+  const shoal_sbatch_option *o = has_flag(help, "--sbatch") ? shoal_sbatch_option_find(text) : NULL;
+  if (o) return sbatch_flag(help, o, text, next);
   shoal_status st;
   size_t n_flags = count_flags(help), n_names = 0;
   char *flag = shoal_strdup_printf("%.*s", (int)n, text);
@@ -155,7 +181,7 @@ static shoal_status take_flag(shoal_args *a, int argc, char **argv, int *at)
     if (i < n_flags && flags_of(a->help)[i].type == SHOAL_FLAG_SWITCH) i = n_flags;
     glued = text + 2;
   }
-  if (i == n_flags) return unknown_flag(a->help, text, n);
+  if (i == n_flags) return unknown_flag(a->help, text, n, *at + 1 < argc ? argv[*at + 1] : NULL);
   if (flags_of(a->help)[i].type != SHOAL_FLAG_SWITCH) return take_value(a, i, glued, argc, argv, at);
   SHOAL_CHECK(!glued, SHOAL_ERR_USAGE, "%s takes no value", flags_of(a->help)[i].name);
   a->given[i][0] = flags_of(a->help)[i].name;

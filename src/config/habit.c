@@ -31,7 +31,8 @@ static const struct {
     "in a job of Slurm launch takes its nodes; elsewhere: mpirun --hostfile FILE -n RANKS shoal train RUN.yaml" },
   { " bindto bind mapby mca oversubscribe allowrunasroot cpubind mpi ",
     "options of mpirun or srun are given to it: mpirun OPTIONS shoal train RUN.yaml" },
-  { " partition queue account qos mem mempercpu gres exclusive signal mailtype mailuser email dependency array requeue "
+  { " partition queue account exclude begin qos mem mempercpu gres exclusive signal mailtype mailuser email dependency "
+    "array requeue "
     "nice "
     "reservation constraint ",
     "options of a job are given to submit, those that it does not list as they are: shoal submit RUN.yaml "

@@ -120,6 +120,16 @@ uint32_t shoal_config_hash(const shoal_config *c, const char *const *except);
 /** What does here what an option of other programs does, "run.max_time", "--nproc_per_node": a text for a message, or NULL if it is
  *  none that many programs have. */
 const char *shoal_option_habit(const char *name);
+
+typedef struct {
+  const char *name; /* without its dashes */
+  char letter;      /* of its short form; 0: none that no flag of `shoal submit` has */
+  bool needs_value;
+  const char *flag; /* of `shoal submit` that does the same, "--ranks"; NULL: --sbatch hands it on */
+} shoal_sbatch_option;
+/** The option of sbatch that a word of a command line names, "--exclude=n3", "-x" or "-xn3"; NULL: it is none of a script. */
+const shoal_sbatch_option *shoal_sbatch_option_find(const char *text);
+
 /** Expands ~ and ~/ at the start, $NAME and ${NAME}; "$$" becomes a dollar sign.  Caller frees.  ERR_USAGE for a variable
  *  that is not set and for ~user. */
 shoal_status shoal_path_expand(const char *text, char **out);

@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "base/quota.h"
 #include "base/str.h"
+#include "base/texts.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -159,17 +161,35 @@ const char *shoal_dangling(const char *path, char buf[SHOAL_DANGLING])
   return buf;
 }
 
+/* The path with the name in its folder that is nearest, or NULL.  The caller frees. */
+static char *nearest_path(const char *path)
+{
+  enum { MOST = 4096 };
+  shoal_texts names = { 0 };
+  const char *base = shoal_path_base(path), *near;
+  char *folder = folder_of(path), *found = NULL;
+  DIR *d = opendir(folder);
+  for (struct dirent *e; d && names.n < MOST && (e = readdir(d)) != NULL;)
+    if (e->d_name[0] != '.' && shoal_texts_add(&names, e->d_name) != SHOAL_OK) break;
+  if (d) closedir(d);
+  near = shoal_nearest(base, (const char *const *)names.at, names.n);
+  if (near) found = shoal_strdup_printf("%.*s%s", (int)(base - path), path, near);
+  shoal_texts_free(&names);
+  free(folder);
+  return found;
+}
+
 const char *shoal_why_missing(const char *path, char buf[SHOAL_DANGLING])
 {
   char here[SHOAL_DANGLING - 64], shown[sizeof here];
-  if (*shoal_dangling(path, buf) || path[0] == '/' || !getcwd(here, sizeof here)) return buf;
-  char *run = shoal_path_join("runs", path);
-  const bool is_run = shoal_path_exists(run);
-  free(run);
-  if (is_run)
-    snprintf(buf, SHOAL_DANGLING, " (did you mean runs/%s?)", shoal_show(path, shown, sizeof shown));
-  else
+  if (*shoal_dangling(path, buf)) return buf;
+  char *run = shoal_path_join("runs", path), *meant = shoal_path_exists(run) ? run : nearest_path(path);
+  if (meant)
+    snprintf(buf, SHOAL_DANGLING, " (did you mean %s?)", shoal_show(meant, shown, sizeof shown));
+  else if (path[0] != '/' && getcwd(here, sizeof here))
     snprintf(buf, SHOAL_DANGLING, " (from the working folder, %s)", shoal_show(here, shown, sizeof shown));
+  if (meant != run) free(meant);
+  free(run);
   return buf;
 }
 

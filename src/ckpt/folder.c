@@ -325,6 +325,13 @@ char *shoal_ckpt_folder_of(const char *path)
   return shoal_strdup_printf("%s", path);
 }
 
+/* A file that is there, by its name. */
+static bool is_run_file(const char *path)
+{
+  const char *ending = strrchr(path, '.');
+  return ending && (strcmp(ending, ".yaml") == 0 || strcmp(ending, ".yml") == 0) && shoal_path_exists(path);
+}
+
 shoal_status shoal_ckpt_find(const char *path, char **out)
 {
   struct stat s;
@@ -340,6 +347,9 @@ shoal_status shoal_ckpt_find(const char *path, char **out)
       "there is no %s: a run keeps its best state if it trains with ckpt.best (--set ckpt.best=test_loss; where "
       "it is done, with another run.name)",
       path);
+  SHOAL_CHECK(!is_run_file(path), SHOAL_ERR_IO,
+              "%s is a run file, and what the run has trained is in its folder: give that, runs/NAME by its run.name",
+              path);
   if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) {
     *out = shoal_strdup_printf("%s", path);
     return SHOAL_OK;

@@ -16,6 +16,33 @@
 
 /* ---- which files, which attempt ---- */
 
+/* A folder of runs, or one without traces. */
+static shoal_status refuse_folder(const char *run, const char *dir)
+{
+  enum { SHOWN = 8 };
+  shoal_texts runs = { 0 };
+  shoal_str list = { 0 };
+  char word[SHOAL_WORD];
+  DIR *d = opendir(run);
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;) {
+    char *path = shoal_path_join(run, e->d_name), *trace = shoal_path_join(path, "trace");
+    if (e->d_name[0] != '.' && shoal_path_exists(trace) && shoal_texts_add(&runs, path) != SHOAL_OK) break;
+    free(trace);
+    free(path);
+  }
+  if (d) closedir(d);
+  shoal_texts_sort(&runs, 0);
+  for (size_t i = 0; i < runs.n && i < SHOWN; i++)
+    shoal_str_add(&list, "%s%s", i ? ", " : "", shoal_shell_word(runs.at[i], word));
+  shoal_status st = runs.n
+                        ? SHOAL_FAIL(SHOAL_ERR_IO, "%s is no run but a folder of runs: give one of %s%s", run,
+                                     list.text, runs.n > SHOWN ? ", ..." : "")
+                        : SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (attempt-*.h5); was trace.level off?", dir);
+  shoal_str_free(&list);
+  shoal_texts_free(&runs);
+  return st;
+}
+
 /* The trace files of a run folder. */
 static shoal_status files_of(const char *run, shoal_texts *files)
 {
@@ -27,8 +54,7 @@ static shoal_status files_of(const char *run, shoal_texts *files)
       st = shoal_texts_take(files, shoal_path_join(dir, e->d_name));
   if (d) closedir(d);
   shoal_texts_sort(files, 0);
-  if (st == SHOAL_OK && !files->n)
-    st = SHOAL_FAIL(SHOAL_ERR_IO, "%s holds no trace files (attempt-*.h5); was trace.level off?", dir);
+  if (st == SHOAL_OK && !files->n) st = refuse_folder(run, dir);
   free(dir);
   return st;
 }

@@ -6,6 +6,7 @@
  * twice the last value counts, so that a script can append to a command line. */
 #include "config/args.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "config/option.h"
@@ -189,9 +190,29 @@ static shoal_status take_flag(shoal_args *a, int argc, char **argv, int *at)
   return SHOAL_OK;
 }
 
+/* An option of a run file without --set, or with a blank for its '=', leaves a word that names no file. */
+static shoal_status check_sets(const shoal_args *a)
+{
+  char shown[SHOAL_WORD];
+  if (!takes_settings(a->help)) return SHOAL_OK;
+  const char *const *sets;
+  const size_t n_sets = shoal_args_list(a, "--set", &sets);
+  for (size_t i = 0; i < a->n_words; i++) {
+    const char *word = a->words[i];
+    if (shoal_path_exists(word)) continue;
+    SHOAL_CHECK(!strchr(word, '='), SHOAL_ERR_USAGE, "%s is no run file: an option is set by --set %s", word,
+                shoal_shell_word(word, shown));
+    for (size_t k = 0; k < n_sets; k++)
+      SHOAL_CHECK(strchr(sets[k], '='), SHOAL_ERR_USAGE, "--set %s %s: write it with a '=', as --set %s=%s", sets[k],
+                  word, sets[k], word);
+  }
+  return SHOAL_OK;
+}
+
 static shoal_status check_words(const shoal_args *a)
 {
   const shoal_verb_help *h = a->help;
+  SHOAL_TRY(check_sets(a));
   size_t least = (size_t)SHOAL_MAX(h->min_words, 0);
   SHOAL_CHECK(a->n_words >= least, SHOAL_ERR_USAGE, "%zu of %zu arguments given; usage: %s", a->n_words, least,
               h->usage);

@@ -201,7 +201,13 @@ shoal_status shoal_settings_read(shoal_settings *s, const char *path)
   free(inside);
   SHOAL_CHECK(!is_run, SHOAL_ERR_USAGE, "%s is the folder of a run: its run file is %s/run.yaml", path, path);
   SHOAL_TRY(shoal_read_file(path, &text, &n));
-  shoal_status st = read_text(s, text, n, path);
+  const bool hdf5 = n > 4 && memcmp(text, "\x89HDF", 4) == 0;
+  shoal_status st =
+      hdf5 ? SHOAL_FAIL(SHOAL_ERR_USAGE,
+                        "%s is an HDF5 file, as data sets and checkpoints are: a run file is wanted, which "
+                        "names its data set as data.file",
+                        path)
+           : read_text(s, text, n, path);
   free(text);
   return st;
 }

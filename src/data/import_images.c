@@ -179,11 +179,25 @@ static kind_of_entry find_kind(DIR *d, const char *name)
   return is_one_of(name, files) ? HIDDEN : FILES;
 }
 
+static shoal_status refuse_file(const char *path)
+{
+  const char *kind = shoal_import_guess_kind(path);
+  char word[SHOAL_WORD];
+  SHOAL_CHECK(
+      strcmp(kind, "csv") != 0, SHOAL_ERR_IO,
+      "%s is no folder: shoal data import images takes one that has a folder for each class; a table is imported by "
+      "shoal data import csv %s",
+      path, shoal_shell_word(path, word));
+  return SHOAL_FAIL(SHOAL_ERR_IO,
+                    "%s is no folder: shoal data import images takes one that has a folder for each class", path);
+}
+
 /* The names of one kind inside a folder, sorted. */
 static shoal_status list_folder(const char *folder, kind_of_entry kind, shoal_texts *out)
 {
   shoal_status st = SHOAL_OK;
   DIR *d = opendir(folder);
+  if (!d && errno == ENOTDIR) return refuse_file(folder);
   if (!d) return shoal_io_fault("read the folder", folder, errno);
   for (struct dirent *e; st == SHOAL_OK && (e = readdir(d)) != NULL;) {
     if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;

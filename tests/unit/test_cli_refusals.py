@@ -63,7 +63,19 @@ CASES = (  # command, exit code, words of its one error line
     ("trace show runs/one runs/one/trace/attempt-0001-node-00000.h5", 2, "folders and files: give run folders, or trace files"),
     ("trace show runs/one runs/two --steps", 2, "--steps is of one run"),
     ("trace show runs/one/trace/attempt-0001-node-00000.h5 runs/two/trace/attempt-0001-node-00000.h5", 2, "is of run two, the files before it of one"),
-    ("trace show runs", 7, "runs/trace holds no trace files"),
+    ("trace show runs", 7, "runs is no run but a folder of runs: give one of runs/one, runs/two"),
+    ("trace show runs/one/ckpt", 7, "runs/one/ckpt/trace holds no trace files"),
+    ("predict runs/onne glyphs.h5", 7, "cannot open runs/onne: No such file or directory (did you mean runs/one?)"),
+    ("train run.yaml --set data.file=glyph.h5", 7, "cannot open glyph.h5: there is no such file (did you mean glyphs.h5?)"),
+    ("launch glyphs.h5", 2, "glyphs.h5 is an HDF5 file, as data sets and checkpoints are: a run file is wanted, which names"),
+    ("predict run.yaml glyphs.h5", 7, "run.yaml is a run file, and what the run has trained is in its folder: give that"),
+    ("data import csv table.csv --like run.yaml -o new.h5", 7, "run.yaml is a run file, and what"),
+    ("train --set optim.lr 0.01", 2, "--set optim.lr 0.01: write it with a '=', as --set optim.lr=0.01"),
+    ("train optim.lr=0.01", 2, "optim.lr=0.01 is no run file: an option is set by --set optim.lr=0.01"),
+    ("train run.yaml --set optim.lr 0.01", 2, "--set optim.lr 0.01: write it with a '=', as --set optim.lr=0.01"),
+    ("launch run.yaml optim.lr=0.01", 2, "optim.lr=0.01 is no run file: an option is set by --set optim.lr=0.01"),
+    ("data import images table.csv -o new.h5", 7, "table.csv is no folder: shoal data import images takes one that has a folder for each "
+                                                  "class; a table is imported by shoal data import csv table.csv"),
     ("trace show runs/one --attempt 9", 2, "there is no attempt 9 of one"),
 )
 

@@ -24,10 +24,11 @@ typedef enum { NAME_PLAIN, NAME_TRAIN, NAME_TEST, NAME_VALIDATION } name_word;
 static name_word read_name(const char *path)
 {
   const char *name = shoal_path_base(path);
-  char word[SHOAL_DATA_WORD];
+  char text[SHOAL_DATA_WORD];
   name_word found = NAME_PLAIN;
   if (strncasecmp(name, "t10k", 4) == 0 && !isalnum((unsigned char)name[4])) return NAME_TEST;
-  for (const char *c = name; (c = shoal_data_next_word(c, word)) != NULL;) {
+  for (const char *c = name; (c = shoal_data_next_word(c, text)) != NULL;) {
+    const char *word = (text[0] == 'x' || text[0] == 'y') && text[1] ? text + 1 : text; /* "xtrain", "Yte" */
     if (strcmp(word, "train") == 0 || strcmp(word, "training") == 0 || strcmp(word, "tr") == 0) return NAME_TRAIN;
     if (strcmp(word, "test") == 0 || strcmp(word, "testing") == 0 || strcmp(word, "te") == 0) found = NAME_TEST;
     if (strcmp(word, "val") == 0 || strcmp(word, "valid") == 0 || strcmp(word, "validation") == 0)

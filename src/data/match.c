@@ -226,7 +226,8 @@ typedef struct {
   shoal_h5 file;
   shoal_str text;
   size_t n;
-  bool pandas; /* it has what pandas.DataFrame.to_hdf writes */
+  bool pandas;                 /* it has what pandas.DataFrame.to_hdf writes */
+  char table[SHOAL_DATA_NAME]; /* the last array with a row of several members per sample, or "" */
 } contents;
 
 /* ", /images [60000, 28, 28] u8" */
@@ -239,6 +240,7 @@ static void add_array(void *context, const char *name)
   if (!shoal_h5_is_data_set(c->file, name) || c->n++ >= SHOWN) return;
   shoal_str_add(&c->text, "%s/%s", c->n > 1 ? ", " : "", shoal_show(name, shown, sizeof shown));
   if (shoal_h5_look(c->file, name, &f) != SHOAL_OK) return;
+  if (f.class == SHOAL_H5_RECORD && f.ndim == 1 && !f.member[0]) snprintf(c->table, sizeof c->table, "%s", name);
   for (int i = 0; i < f.ndim; i++) shoal_str_add(&c->text, "%s%" PRIu64, i ? ", " : " [", f.dims[i]);
   shoal_str_add(&c->text, "%s %s", f.ndim ? "]" : "", f.described);
 }
@@ -264,6 +266,21 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *pa
                             "index=False)\" makes a CSV to be imported%s%s",
                             python.run, shoal_python_text(path, from), shoal_python_text(table, to),
                             python.needs[0] ? "; it " : "", python.needs);
+    free(table);
+  }
+  if (c.n == 1 && c.table[0] && !c.pandas) {
+    static const char *const packages[] = { "h5py", "pandas", NULL };
+    char from[SHOAL_WORD], name[SHOAL_WORD], to[SHOAL_WORD], word[SHOAL_WORD],
+        *table = shoal_strdup_printf("%s.csv", path);
+    shoal_python python;
+    shoal_find_python(packages, &python);
+    st = shoal_error_append(st,
+                            ", a table: %s -c \"import h5py, pandas; t = pandas.DataFrame(h5py.File(%s)[%s][()]); "
+                            "t.apply(lambda x: x.str.decode('utf-8') if x.dtype == object else x).to_csv(%s, "
+                            "index=False)\" makes a CSV of it, for shoal data import csv %s -o NEW.h5%s%s",
+                            python.run, shoal_python_text(path, from), shoal_python_text(c.table, name),
+                            shoal_python_text(table, to), shoal_shell_word(table, word), python.needs[0] ? "; it " : "",
+                            python.needs);
     free(table);
   }
   shoal_str_free(&c.text);

@@ -372,6 +372,21 @@ def test_groups_of_splits():
     assert "test/x is /Xte, test/y is /Yte" in shoal("data", "inspect", "b.h5").stdout
 
 
+def test_table():
+    """An array of rows with members of their own, as PyTables and others write tables: the command makes a CSV."""
+    rows = np.zeros(N, dtype=[("a", "f4"), ("b", "i8"), ("kind", "S3")])
+    rows["a"], rows["b"], rows["kind"] = X[:, 0], np.arange(N) % 7, WORDS[CLASSES]
+    with h5py.File("a.h5", "w") as f:
+        f["group/table"] = rows
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "has no training samples: ", "/group/table [40] compound", ", a table: ", "for shoal data import csv a.h5.csv -o NEW.h5")
+    subprocess.run(re.search(r', a table: (.*?) makes a CSV', r.stderr)[1], shell=True, check=True)
+    shoal("data", "import", "csv", "a.h5.csv", "-o", "NEW.h5", "--test-share", "0")
+    with h5py.File("NEW.h5") as f:
+        assert f["train/x"][:] == pytest.approx(np.stack([X[:, 0], np.arange(N) % 7], 1), rel=1e-6) and f["train/y"][:].tolist() == CLASSES.tolist()
+        assert f.attrs["class_names"].decode().split("\n") == ["cat", "dog", "eel"]
+
+
 @pytest.mark.parametrize("shape", ((N, 4), (N, 3, 4, 4)))
 def test_filled(shape):
     """Values that are not finite get the mean of the others in the training split: of the feature, or of all pixels."""

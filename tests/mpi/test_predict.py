@@ -614,3 +614,12 @@ def test_other_channels(tmp_path, monkeypatch):
         os.rmdir("pics")
         r = train(1, "fine", *sets(data__file=f"{other}.h5", model__weights=path, **small), code=2)
         assert_one_error(r, "and this run's images are " + has, "shoal data import images with --like makes them alike")
+    with h5py.File("rgb.h5") as f, h5py.File("flat.h5", "w") as g:
+        g["train/x"], g["train/y"] = f["train/x"][:].reshape(8, -1), f["train/y"][:]
+    r = shoal("predict", "runs/rgb", "flat.h5", code=2)
+    assert_one_error(r, "flat.h5 have the shape [108], the model was trained on [3, 6, 6]: if they are its pixels, this makes images of them: ")
+    subprocess.run(r.stderr.split("images of them: ")[1], shell=True, check=True)
+    for name in ("rgb", "flat"):
+        shoal("predict", "runs/rgb", f"{name}.h5", "--split", "train", "-o", f"{name}.csv")
+    with open("rgb.csv") as f, open("flat.csv") as g:
+        assert f.read() == g.read()

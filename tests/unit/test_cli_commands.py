@@ -282,6 +282,9 @@ def test_short_names_and_lists():
     np.savez("c.npz", x_tr=x, y_tr=y, x_te=x[:6], y_te=y[:6])
     load("npy", "c.npz")
     assert len(rows()) == 40 and len(rows("test")) == 6
+    np.savez("d.npz", Xtr=x, Ytr=y, Xte=x[:7], Yte=y[:7])
+    load("npy", "d.npz")
+    assert len(rows()) == 40 and len(rows("test")) == 7
     with open("list.txt", "w") as f:
         f.write("a.h5\nb.h5\n")
     assert_one_error(run([program(), "data", "inspect", "list.txt"], base=PLAIN_ENV, code=7), "list.txt is a list of files: data.file takes them as they are")

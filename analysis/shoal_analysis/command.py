@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from . import report
 from .runs import RunError, Runs, load
-from .words import plain
+from .words import counted, plain
 
 USAGE, IO = 2, 7  # exit codes, docs/exit-codes.md
 
@@ -37,7 +37,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("run", nargs="+", help="run folder")
     parser.add_argument("-o", dest="output", metavar="FILE", help="instead of RUN/report.html, or report.html for several runs")
     parser.add_argument("--figures", metavar="FOLDER", help="also every figure as SVG and PDF, and its numbers as CSV")
-    parser.add_argument("--target", type=float, help="accuracy or loss that runs are compared by")
+    parser.add_argument("--target", type=float, help="accuracy, rmse, perplexity or loss that runs are compared by")
     parser.add_argument("--attempt", type=int, help="traces of this attempt")
     parser.add_argument("--steps", type=_steps, metavar="A:B", help="steps in the timelines")
     parser.add_argument("--title", help="of the page")
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str]) -> None:
         elsewhere = "; -o FILE writes it elsewhere" if not a.output else ""
         fail(IO, f"cannot write {path if not a.figures else f'{path} or {a.figures}'}: {e.strerror or e}{elsewhere}")
     size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} kB"
-    print(f"{path}: {len(runs)} run{'s' * (len(runs) != 1)}, {len(made.figures)} figures, {size}")
+    print(f"{path}: {counted(len(runs), 'run')}, {counted(len(made.figures), 'figure')}, {size}")
     if files:
         print(f"{a.figures}: {len(made.figures)} figures as SVG and PDF, with their numbers as CSV")
     for name, lines in runs.problems.items():
-        more = f"; the report has {len(lines) - 1} more lines" if len(lines) > 1 else ""
+        more = f"; the report has {counted(len(lines) - 1, 'more line')}" if len(lines) > 1 else ""
         print(f"shoal: warning: {plain(f'{name}: {lines[0]}{more}')}", file=sys.stderr)

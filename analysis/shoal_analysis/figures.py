@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import Formatter, LogLocator, MaxNLocator, NullFormatter
 
 from .fits import Fit, FitError, amdahl, gustafson, usl
-from .runs import Run
+from .runs import Run, alike, told_apart
 from .trace import LINKS, Array
-from .words import label
+from .words import grouped, label, power_of_ten
 
 # name: (light, dark).  Light ones are all different: they are looked up when a page replaces them.
 COLOURS = {
@@ -104,15 +104,18 @@ def with_unit(values: Array, units: Units) -> tuple[float, str]:
     return next(((size, name) for least, size, name in units if most >= least), units[-1][1:])
 
 
-def _plain(x: float, _: int = 0) -> str:
-    """A tick: 1200 as 1200, 0.25 as 0.25, 25000 as 25 000, 2500000 as 2.5M."""
-    if 1e4 <= abs(x) < 1e6:
-        return f"{x:,.0f}".replace(",", "\u202f")
-    if x and (abs(x) >= 1e6 or abs(x) < 1e-3):
-        power = 3 * math.floor(math.log10(abs(x)) / 3)
-        letter = {3: "k", 6: "M", 9: "G", 12: "T", -3: "m", -6: "µ", -9: "n"}.get(power)
-        return f"{x / 10**power:.4g}{letter}" if letter else f"{x:.3g}"
-    return f"{x:.6g}"
+class Numbers(Formatter):  # type: ignore[misc]
+    """Ticks of numbers without a unit, all of an axis in one notation: 0.25, 1200, 25 000; or, if one of them is very small or large,
+    as powers of ten."""
+
+    def __call__(self, x: float, pos: Optional[int] = None) -> str:
+        return self.format_ticks([x])[0]
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        low, high = sorted(self.axis.get_view_interval()) if self.axis else (-math.inf, math.inf)
+        if any(low <= x <= high and x and not 1e-4 <= abs(x) < 1e7 for x in values):
+            return [power_of_ten(x) if x else "0" for x in values]
+        return [grouped(x) if abs(x) >= 1e4 else f"{x:.6g}" for x in values]
 
 
 def _log2_axis(axes: Any, n: Array) -> None:
@@ -120,7 +123,7 @@ def _log2_axis(axes: Any, n: Array) -> None:
     axes.set_xscale("log", base=2)
     ticks = np.unique(n)
     axes.set_xticks(ticks if len(ticks) <= 8 else ticks[::math.ceil(len(ticks) / 8)])
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.xaxis.set_major_formatter(Numbers())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("ranks")
 
@@ -130,7 +133,7 @@ def _log_axis(axes: Any, values: Array) -> None:
     axes.set_yscale("log")
     decades = math.log10(values.max() / values.min()) if len(values) else 0.0
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if decades < 1 else (1, 2, 5) if decades < 3 else (1,), numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.yaxis.set_major_formatter(Numbers())
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -149,21 +152,11 @@ def _legend(axes: Any) -> None:
 
 # ---- training ----------------------------------------------------------------------------------------------------------
 
-def _labels(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
-    """Label and style of each run.  Up to seven runs have a colour each; more share that of their method."""
-    methods = list(dict.fromkeys(run.method for run in runs))
-    out: list[tuple[str, dict[str, Any]]] = []
-    count: dict[str, int] = {}
-    for i, run in enumerate(runs):
-        if len(runs) <= len(SERIES):
-            which, dash, name = i, i, run.name
-        else:
-            which, dash = methods.index(run.method), count.get(run.method, 0)
-            name = f"{run.method}, {run.size} rank{'s' * (run.size != 1)}"
-            count[run.method] = dash + 1
-        out.append((label(name, 40), {"color": colour(SERIES[which % len(SERIES)]), "marker": MARKS[which % len(MARKS)],
-                            "linestyle": DASHES[dash % len(DASHES)]}))
-    return out
+def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Label and style of each run: colours first, then dashes, so that 28 runs differ without their markers."""
+    count = len(SERIES)
+    return [{"label": label(run.name, 40), "color": colour(SERIES[i % count]), "marker": MARKS[(i + i // count) % len(MARKS)],
+             "linestyle": DASHES[i // count % len(DASHES)]} for i, run in enumerate(runs)]
 
 
 def sent_at(run: Run) -> Array:
@@ -177,56 +170,90 @@ def sent_at(run: Run) -> Array:
     return total[at]
 
 
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+    """Curves of metrics.csv: `column`, and `beside` it another one, dotted.  Both have a few words for the caption.  `everywhere`: drawn
+    against time, steps and bytes, else against steps alone."""
+    name: str
+    title: str
+    axis: str
+    column: str
+    words: str = ""
+    beside: str = ""
+    beside_words: str = ""
+    scale: float = 1.0
+    logarithmic: bool = False
+    everywhere: bool = True
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.beside, self.column] if self.beside else [self.column]
+
+
+QUANTITIES = (
+    Quantity("loss", "Loss", "loss", "test_loss", "Test loss", "train_loss", "training loss", logarithmic=True),
+    Quantity("accuracy", "Accuracy", "test accuracy, %", "test_acc", scale=100),
+    Quantity("error", "Error of the predictions", "test error", "test_rmse", "In the units of the table: root of the mean squared error "
+             "(rmse)", "test_mae", "mean absolute error (mae)", logarithmic=True),
+    Quantity("r2", "R2", "test R2", "test_r2", "1: perfect; 0: no better than the mean of the test samples", everywhere=False),
+    Quantity("perplexity", "Perplexity", "test perplexity", "perplexity", "Of a token", logarithmic=True),
+    Quantity("bits", "Bits per byte", "test bits per byte", "bits_per_byte", everywhere=False),
+    Quantity("rate", "Learning rate", "learning rate", "lr", logarithmic=True, everywhere=False))
+AGAINST = (("time", "time_s", "training time", TRAINED, "Training time as in metrics.csv, evaluations and checkpoints included."),
+           ("steps", "step", "steps", (), "A step is one batch of each rank."),
+           ("bytes", "sent_bytes", "bytes sent by all ranks", BYTES,
+            "Payload of all exchanges of the attempt, summed over ranks and link classes."))
+
+
+def _axis_name(quantity: Quantity, runs: Sequence[Run]) -> str:
+    """With the names of the targets, if the quantity has their units."""
+    targets = runs[0].targets
+    if quantity.name != "error" or not targets:
+        return quantity.axis
+    return f"{quantity.axis}, {label(targets[0]) if len(targets) == 1 else f'mean of {len(targets)} targets'}"
+
+
 @styled
 def training(runs: Sequence[Run]) -> list[Figure]:
-    """Loss and accuracy against time, steps and bytes; the learning rate against steps, if it changes."""
+    """What metrics.csv has of runs with one task, a figure for each quantity and what it is drawn against."""
     figures: list[Figure] = []
-    labels = _labels(runs)
-    data = []
-    for run in runs:
-        data.append(run.metrics.assign(sent_bytes=sent_at(run)))
-    against = (("time", "time_s", "training time"), ("steps", "step", "steps"), ("bytes", "sent_bytes", "bytes sent by all ranks"))
-    quantities = (("loss", ("train_loss", "test_loss"), "loss"), ("accuracy", ("test_acc",), "test accuracy, %"),
-                  ("rate", ("lr",), "learning rate"))
-    titles = {"loss": "Loss", "accuracy": "Accuracy", "rate": "Learning rate"}
-    for what, columns, ylabel in quantities:
-        if not any(d[c].notna().any() for d in data for c in columns):
+    tables = [run.metrics.assign(sent_bytes=sent_at(run)) for run in runs]
+    many = len(runs) > len(SERIES)
+    for q in QUANTITIES:
+        have = pd.concat([t[q.columns] for t in tables]).to_numpy(float)
+        have = have[np.isfinite(have)]
+        if not len(have) or (q.name == "rate" and all(t["lr"].nunique() < 2 for t in tables)):
             continue
-        for over, x, xlabel in against:
-            if what == "rate" and (over != "steps" or all(d["lr"].nunique() < 2 for d in data)):
+        for over, x, xlabel, units, explained in AGAINST:
+            positions = np.concatenate([t[x].to_numpy(float) for t in tables])
+            if not np.isfinite(positions).any() or (over == "bytes" and not np.nanmax(positions) > 0) or (over != "steps" and not q.everywhere):
                 continue
-            have = np.concatenate([d[x].to_numpy(float) for d in data])
-            if not np.isfinite(have).any() or (over == "bytes" and not np.nanmax(have) > 0):
-                continue
-            size, unit = with_unit(have, TRAINED) if over == "time" else with_unit(have, BYTES) if over == "bytes" else (1.0, "")
+            size, unit = with_unit(positions, units) if units else (1.0, "")
             drawing, axes = _axes()
-            for (name, style), table in zip(labels, data):
-                for column in columns:
+            for style, table in zip(_styles(runs), tables):
+                for column in q.columns:
                     rows = table[table[column].notna() & table[x].notna()]
-                    train = column == "train_loss" and table["test_loss"].notna().any()
-                    if not len(rows) or (over == "bytes" and not rows[x].max() > 0) or (train and len(runs) > len(SERIES)):
-                        continue  # a run that sends nothing has no curve over bytes; many runs have only their test loss
-                    scale = 100 if column == "test_acc" else 1
-                    extra = {"linestyle": (0, (1.2, 1.2)), "marker": "", "linewidth": 1.3} if train else {}
-                    axes.plot(rows[x] / size, rows[column] * scale, markevery=max(1, len(rows) // 12),
-                              label=None if train else name, **{**style, **extra})
-            positive = all((d[c].dropna() > 0).all() for d in data for c in columns)
-            if what != "accuracy" and positive:
-                _log_axis(axes, np.concatenate([d[c].dropna().to_numpy(float) for d in data for c in columns]))
-            axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+                    dotted = column == q.beside and table[q.column].notna().any()
+                    if not len(rows) or (over == "bytes" and not rows[x].max() > 0) or (dotted and many):
+                        continue  # a run that sends nothing has no curve over bytes; many runs have one curve each
+                    extra = {"linestyle": (0, (1.2, 1.2)), "marker": "" if len(rows) > 1 else ".", "linewidth": 1.3, "label": None}
+                    axes.plot(rows[x] / size, rows[column] * q.scale, markevery=max(1, len(rows) // 12),
+                              **{**style, **(extra if dotted else {})})
+            if q.logarithmic and (have > 0).all():
+                _log_axis(axes, have)
+            else:
+                axes.yaxis.set_major_formatter(Numbers())
+            axes.xaxis.set_major_formatter(Numbers())
             axes.set_xlabel(f"{xlabel}{f', {unit}' if unit else ''}")
-            axes.set_ylabel(ylabel)
+            axes.set_ylabel(_axis_name(q, runs))
             if len(runs) > 1:
                 _legend(axes)
-            caption = {
-                "time": "Training time as in metrics.csv, evaluations and checkpoints included.",
-                "steps": "A step is one batch of each rank.",
-                "bytes": "Payload of all exchanges of the attempt, summed over ranks and link classes."}[over]
-            if what == "loss":
-                caption = f"Test loss{' with markers, training loss dotted' if len(runs) <= len(SERIES) else ''}. {caption}"
-            table = pd.concat([d[["run", "epoch", "step", x, *columns]] for d in data]).dropna(how="all", subset=list(columns))
-            figures.append(Figure(f"{what}-{over}", f"{titles[what]} against {over}", caption,
-                                  table.loc[:, ~table.columns.duplicated()], drawing))
+            dotted_too = q.beside and not many and any(t[q.beside].notna().any() for t in tables)
+            words = f"{q.words}{f'; dotted: {q.beside_words}' if dotted_too else ''}. " if q.words else ""
+            if not any(t[q.column].notna().any() for t in tables):
+                words = f"{q.beside_words.capitalize()}. "
+            table = pd.concat([t[list(dict.fromkeys(["run", "epoch", "step", x, *q.columns]))] for t in tables])
+            figures.append(Figure(f"{q.name}-{over}", f"{q.title} against {over}", words + explained, table.dropna(how="all", subset=q.columns), drawing))
     return figures
 
 
@@ -296,7 +323,7 @@ def step_times(run: Run) -> Optional[Figure]:
     largest = float(np.quantile(table["step, largest ms"], 0.98)) if len(table) > 20 else float(table["step, largest ms"].max())
     above = int((per_step > 1.25 * largest).sum())
     axes.set(xlabel="step", ylabel="duration, ms", ylim=(0, 1.25 * largest))
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.xaxis.set_major_formatter(Numbers())
     _legend(axes)
     return Figure("steps", "Duration of the steps", "Mean over ranks." + (
         f" {above} step{'s' if above > 1 else ''} longer than {_short(1.25 * largest)} ms {'are' if above > 1 else 'is'} cut off above"
@@ -392,46 +419,49 @@ def bars(name: str, title: str, caption: str, labels: Sequence[str], values: Arr
     most = float(np.nanmax(values)) if np.isfinite(values).any() else 1.0
     axes.barh(at, np.nan_to_num(values), height=0.7, color=[colour(c) for c in colours])
     for i, value in enumerate(values):
-        text = f"{value:.3g}" if math.isfinite(value) and value < 1000 else _plain(round(value)) if math.isfinite(value) else "not reached"
+        text = f"{value:.3g}" if math.isfinite(value) and value < 1000 else grouped(value) if math.isfinite(value) else "not reached"
         axes.text((value if math.isfinite(value) else 0) + 0.01 * most, i, text, va="center", fontsize=9)
     axes.set_yticks(at, [label(name) for name in labels])
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.xaxis.set_major_formatter(Numbers())
     axes.set(xlabel=unit, xlim=(0, 1.15 * most))
     return Figure(name, title, caption, table, drawing)
 
 
+# Options in which the runs of a study may differ: those of the method make curves of their own, the batch decides the kind of study, and
+# the others are no part of the work that its throughput is measured of.
+FREE = ("run.", "method.", "ckpt.", "trace.", "eval.", "data.batch", "data.global_batch", "data.stage")
+
+
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """Runs of one model that differ in the number of ranks: strong scaling with one global batch, weak with one batch per rank."""
+    """Runs that differ in nothing but their ranks and methods: strong scaling with one global batch, weak with one batch per rank."""
     weak: bool
-    model: str
+    title: str
     batch: int                       # samples per step: of all ranks if strong, of a rank if weak
     methods: dict[str, list[Run]]    # ordered by ranks
-
-    @property
-    def title(self) -> str:
-        kind = "Weak" if self.weak else "Strong"
-        return f"{kind} scaling of {self.model}: {self.batch} samples per step{' and rank' if self.weak else ''}"
 
 
 def studies(runs: Sequence[Run]) -> list[Study]:
     """All studies that the runs have, of at least two different numbers of ranks with a method."""
-    found: list[Study] = []
+    found: list[tuple[bool, int, dict[str, list[Run]]]] = []
     for weak in (False, True):
-        groups: dict[tuple[str, int], dict[str, list[Run]]] = {}
-        for run in runs:
-            if run.size and run.global_batch and run.samples_per_s > 0:
-                batch = run.global_batch / run.size if weak else run.global_batch
-                if batch == int(batch):
-                    groups.setdefault((run.model, int(batch)), {}).setdefault(run.method, []).append(run)
-        for (model, batch), methods in sorted(groups.items()):
-            kept = {m: sorted(r, key=lambda run: run.size) for m, r in methods.items() if len({run.size for run in r}) > 1}
+        measured = [run for run in runs if run.size and run.global_batch and run.samples_per_s > 0
+                    and (not weak or run.global_batch % run.size == 0)]
+        for group in alike(measured, lambda run, weak=weak: (run.global_batch // run.size if weak else run.global_batch, run.options(without=FREE))):
+            curves = alike(group, lambda run: run.options("method."))
+            names = told_apart([curve[0].method for curve in curves], [curve[0].options("method.") for curve in curves])
+            methods = {name: sorted(curve, key=lambda run: run.size) for name, curve in zip(names, curves)}
+            kept = {m: r for m, r in methods.items() if len({run.size for run in r}) > 1}
             alone = {m: r for m, r in methods.items() if m not in kept and len(r) == 1 and r[0].size == 1}
             if kept:
-                found.append(Study(weak, model, batch, {**kept, **(alone if len(kept) > 1 else {})}))
-    return found
+                batch = group[0].global_batch // (group[0].size if weak else 1)
+                found.append((weak, batch, {**kept, **(alone if len(kept) > 1 else {})}))
+    first = [next(iter(methods.values()))[0] for _, _, methods in found]
+    titles = told_apart([f"{'Weak' if weak else 'Strong'} scaling of {run.model}: {batch} samples per step{' and rank' if weak else ''}"
+                         for (weak, batch, _), run in zip(found, first)], [run.options(without=FREE) for run in first])
+    return [Study(weak, title, batch, methods) for (weak, batch, methods), title in zip(found, titles)]
 
 
 def fits_of(runs: Sequence[Run], weak: bool) -> tuple[list[Fit], str]:
@@ -459,8 +489,11 @@ def scaling(study: Study) -> list[Figure]:
         style = {"color": colour(SERIES[i % len(SERIES)]), "marker": MARKS[i % len(MARKS)]}
         first = x[n == n.min()].mean() / n.min()
         fits, _ = fits_of(runs, study.weak)
-        axes_x.plot(n, x, label=label(method), linestyle="-" if not fits else "", linewidth=0.9, **style)
-        axes_e.plot(n, 100 * x / n / first, label=label(method), linestyle="-" if not fits else "", linewidth=0.9, **style)
+        for axes, y in ((axes_x, x), (axes_e, 100 * x / n / first)):
+            axes.plot(n, y, label=label(method), linestyle="", **style)
+            if not fits:  # through the mean of the runs with one number of ranks
+                mean = pd.Series(y).groupby(n).mean()
+                axes.plot(mean.index, mean, linewidth=0.9, color=style["color"])
         for fit in fits:
             dash = DASHES[1] if fit.law != "USL" else DASHES[2]
             laws.add(fit.law)

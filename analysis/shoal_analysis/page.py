@@ -7,14 +7,16 @@ import io
 import math
 import re
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import matplotlib
 
 from .figures import COLOURS, STYLE, Figure
-from .words import plain
+from .words import digits, grouped, plain
 
 ROWS_SHOWN = 40  # of a table; its CSV has all
+GROUPED = 1e9    # from here on a number that is not counted has an exponent
 
 
 def text(value: Any) -> str:
@@ -31,9 +33,9 @@ def number(value: Any) -> str:
     x = float(value)
     if not math.isfinite(x):
         return "–" if math.isnan(x) else "∞"
-    if abs(x) < 1e4:
-        return f"{x:.0f}" if x == int(x) else f"{x:.4g}"
-    return f"{x:,.0f}".replace(",", "\u202f")
+    if isinstance(value, Integral) or (abs(x) < GROUPED and (x == int(x) or abs(x) >= 1e4)):
+        return grouped(x)
+    return digits(x)
 
 
 def csv_link(table: Any, name: str) -> str:

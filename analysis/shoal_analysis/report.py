@@ -25,7 +25,8 @@ import pandas as pd
 from . import figures, page, timeline
 from .figures import SECONDS, STYLE, Figure
 from .page import text
-from .runs import Run, Runs
+from .runs import MEASURES, Measure, Run, Runs, alike, differing, last_of, told_apart
+from .words import counted, digits, listed
 
 RECORDS = 1_000_000  # spans in the timelines of a page, all runs together: about 5 bytes each
 # Factors of efficiency, docs/efficiency.md: key of `trace show --json` and what it is called here, indented as in the tree.
@@ -60,7 +61,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def ranks_and_nodes(run: Run) -> str:
-    return f"{run.size} rank{'s' * (run.size != 1)} on {run.nodes} node{'s' * (run.nodes != 1)}"
+    return f"{counted(run.size, 'rank')} on {counted(run.nodes, 'node')}"
 
 
 def efficiency(run: Run) -> dict[str, Any]:
@@ -101,7 +102,66 @@ def learning_rate(run: Run) -> str:
     found = run.metrics["lr"].dropna().to_numpy(float)
     if not len(found):
         return "–"
-    return f"{found[0]:.4g}" if found[0] == found[-1] else f"{found[0]:.4g} to {found[-1]:.4g}"
+    return digits(found[0]) if found[0] == found[-1] else f"{digits(found[0])} to {digits(found[-1])}"
+
+
+def value_in_words(measure: Measure, value: float, runs: Sequence[Run]) -> str:
+    """76.67 % test accuracy; a test rmse of 10 184 (price); runs have the same targets."""
+    if measure.column == "test_acc":
+        return f"{min(100 * value, 99.99 if value < 1 else 100):.4g} % {measure.name}"
+    of = f" ({listed(runs[0].targets)})" if measure.column == "test_rmse" and runs[0].targets else ""
+    return f"a {measure.name} of {page.number(value)}{of}"
+
+
+def result(run: Run) -> str:
+    """The last value of what the run is judged by, in words; empty if it has none."""
+    measure = measure_of([run])
+    value = last_of(run.metrics[measure.column])
+    if not math.isfinite(value):
+        return ""
+    beside = {"test_rmse": ("test_r2", "R2"), "perplexity": ("bits_per_byte", "bits per byte")}.get(measure.column)
+    more = last_of(run.metrics[beside[0]]) if beside else math.nan
+    return value_in_words(measure, value, [run]) + (f" and {beside[1]} of {digits(more)}" if beside and math.isfinite(more) else "")
+
+
+def measure_of(runs: Sequence[Run]) -> Measure:
+    """What runs with one task are judged by."""
+    measures = MEASURES[runs[0].kind]
+    return next((m for m in measures if any(run.metrics[m.column].notna().any() for run in runs)), measures[-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs that can be compared, for they have one task and one model.
+
+    goal  value of `measure` that they are compared by: --target, else the best that three quarters of them reached, for one that
+          learns nothing must not decide; NaN if none is known"""
+    title: str
+    runs: list[Run]
+    measure: Measure
+    goal: float
+
+    @property
+    def reached(self) -> list[tuple[Run, Optional[Any]]]:
+        """The runs, with the first row of metrics that has the goal."""
+        return [(run, run.time_to(self.goal, self.measure)) for run in self.runs]
+
+    @property
+    def target(self) -> str:
+        return value_in_words(self.measure, self.goal, self.runs)
+
+
+def groups(runs: Sequence[Run], target: Optional[float]) -> list[Group]:
+    """All runs, in groups that can be compared."""
+    found = alike(runs, lambda run: (run.task, run.options("model.")))
+    titles = told_apart([f"{group[0].model} on {group[0].data}" for group in found], [group[0].options("model.") for group in found])
+    out = []
+    for title, group in zip(titles, found):
+        measure = measure_of(group)
+        values = [v for v in (run.metrics[measure.column].dropna() for run in group) if len(v)]
+        best = sorted((float(v.max() if measure.rises else v.min()) for v in values), reverse=not measure.rises)
+        out.append(Group(title, group, measure, target if target is not None else best[(len(best) - 1) // 4] if best else math.nan))
+    return out
 
 
 def sentence(run: Run) -> str:
@@ -110,22 +170,45 @@ def sentence(run: Run) -> str:
     said = f"{run.method} trained {run.model} on {ranks_and_nodes(run)}"
     if math.isfinite(s["samples_per_s"]):
         said += f" at {rate(s['samples_per_s'])}"
-    if math.isfinite(s["test_acc"]):
-        said += f" and has {percent(s['test_acc'])} test accuracy after {quantity(s['time_s'], figures.TRAINED)}"
-    elif math.isfinite(s["train_loss"]):
-        said += f" and has a training loss of {s['train_loss']:.4g} after {quantity(s['time_s'], figures.TRAINED)}"
+    if result(run):
+        said += f" and has {result(run)} after {quantity(s['time_s'], figures.TRAINED)}"
     ranks = run.ranks
     if len(ranks) and ranks["wall_ns"].sum():
         share = {c: float(ranks[f"{c}_ns"].sum() / ranks["wall_ns"].sum()) for c in figures.KIND_ORDER}
         compute = sum(share[c] for c in ("forward", "backward", "optimizer"))
         most = max((c for c in share if c not in ("forward", "backward", "optimizer")), key=lambda c: share[c])
-        said += (f"; of the time of its ranks {percent(compute, 0)} went into computing, and of all else {_SPENT[most]} took most, "
-                 f"{percent(share[most], 0)}")
-    return f"{said}."
+        said += f"; of the time of its ranks {percent(compute, 0)} went into computing"
+        if share[most] >= 0.005:
+            said += f", and of all else {_SPENT[most]} took most, {percent(share[most], 0)}"
+    return f"{said}.{after_the_last_row(run)}"
 
 
+def after_the_last_row(run: Run) -> str:
+    """A sentence about the steps of a run that was stopped, or goes on, between two rows of metrics.csv; or nothing."""
+    last = last_of(run.metrics["step"])
+    if not run.steps_done > (last if math.isfinite(last) else 0):
+        return ""
+    loss = (run.status.get("progress") or {}).get("loss")
+    seen = f"The last row of metrics.csv is of step {page.number(last)}" if math.isfinite(last) else "There is no row of metrics.csv yet"
+    has = f", with a training loss of {digits(loss)} there" if isinstance(loss, (int, float)) else ""
+    return f" {seen}; the run came to step {page.number(run.steps_done)}{has}."
+
+
+RESULTS = (("test_rmse", "test rmse"), ("test_mae", "test mae"), ("test_r2", "test R2"), ("perplexity", "test perplexity"),
+           ("bits_per_byte", "bits per byte"), ("test_loss", "test loss"), ("train_loss", "training loss"))  # besides the accuracy
 _SPENT = {"wait": "waiting for exchanges", "agreement": "waiting for votes", "input": "waiting for input", "evaluation": "evaluation",
           "checkpoint": "checkpoints", "other": "work outside all spans"}
+
+
+def trained(run: Run) -> str:
+    """How far a run came; "–" if that is not known."""
+    known = [counted(n, noun) for n, noun in ((run.epochs_done, "epoch"), (run.steps_done, "step")) if math.isfinite(n)]
+    return ", ".join(known) or "–"
+
+
+def numbered(prefix: str, k: int) -> str:
+    """A name for the figures of each of several groups: training, training-2, …"""
+    return prefix if k == 0 else f"{prefix}-{k + 1}"
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------------
@@ -135,6 +218,7 @@ class _Page:
 
     def __init__(self, runs: Runs, target: Optional[float], steps: Optional[tuple[int, int]]):
         self.runs, self.target, self.steps = runs, target, steps
+        self.groups = groups(runs, target)
         self.sections: list[tuple[str, str, str]] = []  # id, title, HTML
         self.figures: dict[str, Figure] = {}
 
@@ -158,42 +242,54 @@ class _Page:
             found = factors(run)
             pairs = [("method", run.method), ("model", run.model), ("ranks × nodes", f"{run.size} × {run.nodes}"),
                      ("throughput", rate(s["samples_per_s"])), ("step, median", quantity(run.step_s, SECONDS)),
-                     ("test accuracy", percent(s["test_acc"])), ("trained", f"{page.number(s['epochs'])} epochs"),
+                     ("test accuracy", percent(s["test_acc"])), ("predicts", listed(run.targets) or "–"),
+                     *((name, page.number(s[column])) for column, name in RESULTS), ("trained", trained(run)),
                      ("learning rate", learning_rate(run)), ("training time", quantity(s["time_s"], figures.TRAINED)), ("waiting", percent(s["wait_share"])),
                      ("parallel efficiency", percent(found.get("parallel efficiency", math.nan))), ("node-hours", f"{s['node_hours']:.3g}"),
                      ("state", s["state"])]
             inside += page.facts([(k, v) for k, v in pairs if not v.startswith(("–", "?", "nan"))])
         else:
-            best = self._best()
-            inside += f'<p class="lead">{text(best)}</p>' if best else ""
+            inside += "".join(f'<p class="lead">{text(best)}</p>' for best in map(self._best, self.groups) if best)
             inside += "<ul>" + "".join(f"<li><strong>{text(run.name)}</strong>: {text(sentence(run))}</li>" for run in self.runs[:12]) + "</ul>"
             if len(self.runs) > 12:
                 inside += f'<p class="note">{len(self.runs) - 12} more runs are in the table.</p>'
         table = self._table()
-        inside += page.details("Runs as a table", page.csv_link(table, "runs") + page.table_of(table, row_head=True), len(self.runs) > 1)
-        self.add("summary", "Summary", inside)
+        same = [c for c in table.columns if table[c].nunique(dropna=False) == 1] if len(table) > 1 else []
+        known = [c for c in same if table[c].notna().all()]
+        note = f'<p class="note">The same in all runs: {text("; ".join(f"{c} {page.number(table[c].iloc[0])}" for c in known))}.</p>' if known else ""
+        inside += page.details("Runs as a table", page.csv_link(table, "runs") + note + page.table_of(table.drop(columns=same), row_head=True),
+                               len(self.runs) > 1)
+        self.add("summary", "Summary", inside + self._options())
+
+    def _options(self) -> str:
+        """What the run files of the runs differ in."""
+        keys = [k for k in differing([run.options() for run in self.runs]) if k != "run.name"]
+        if not keys:
+            return ""
+        table = pd.DataFrame([{"run": run.name, **{k: run.config.get(k, "–") for k in keys}} for run in self.runs])
+        return page.details("Options in which the runs differ", page.csv_link(table, "options") + page.table_of(table, row_head=True))
 
     def _table(self) -> Any:
         t = self.runs.runs
         shown = pd.DataFrame({
-            "run": t["run"], "method": t["method"], "model": t["model"], "ranks": t["ranks"], "nodes": t["nodes"],
-            "global batch": t["global_batch"], "epochs": t["epochs"], "samples/s": t["samples_per_s"].round(1),
+            "run": t["run"], "method": t["method"], "model": t["model"], "data": t["data"], "ranks": t["ranks"], "nodes": t["nodes"],
+            "global batch": t["global_batch"], "epochs": [round(run.epochs_done, 3) for run in self.runs], "samples/s": t["samples_per_s"].round(1),
             "step, ms": (t["step_s"] * 1e3).round(4), "waiting, %": (100 * t["wait_share"]).round(2),
-            "test accuracy, %": (100 * t["test_acc"]).round(3), "test loss": t["test_loss"], "training time, s": t["time_s"],
+            "test accuracy, %": (100 * t["test_acc"]).round(3), **{name: t[column] for column, name in RESULTS}, "training time, s": t["time_s"],
             "node-hours": t["node_hours"], "attempts": t["attempts"], "state": t["state"]})
         parallel = FACTORS[0][1]  # the other factors have a figure of their own
         if any(parallel in factors(run) for run in self.runs):
             shown[f"{parallel}, %"] = [round(100 * factors(run).get(parallel, math.nan), 2) for run in self.runs]
-        return shown
+        return shown.dropna(axis="columns", how="all")
 
-    def _best(self) -> str:
-        reached = [(run, row) for run, row in self._reached() if row is not None]
+    def _best(self, group: Group) -> str:
+        reached = [(run, row) for run, row in group.reached if row is not None]
         if len(reached) < 2:
             return ""
         fastest = min(reached, key=lambda pair: float(pair[1]["time_s"]))
         cheapest = min(reached, key=lambda pair: float(pair[1]["time_s"]) * pair[0].nodes)
-        what = self._target_name()
-        said = f"{fastest[0].name} reached {what} first, after {quantity(float(fastest[1]['time_s']), figures.TRAINED)}"
+        of = f"Of the {len(group.runs)} runs of {group.title} " if len(self.groups) > 1 else ""
+        said = f"{of}{fastest[0].name} reached {group.target} first, after {quantity(float(fastest[1]['time_s']), figures.TRAINED)}"
         spent = float(cheapest[1]["time_s"]) * cheapest[0].nodes
         cost = f"{spent / 3600:.3g} node-hours" if spent >= 36 else f"{spent:.3g} node-seconds"
         return said + (f"; with {cost} it was also the cheapest." if cheapest[0] is fastest[0] else
@@ -203,47 +299,40 @@ class _Page:
         lines = [f"<li>{text(run.name)}: {text(line)}</li>" for run in self.runs for line in dict.fromkeys(run.problems)]
         if lines:
             more = f"<li>… and {len(lines) - 30} more</li>" if len(lines) > 30 else ""
-            self.add("problems", "Not everything could be read",
+            self.add("problems", "What is missing",
                      f'<div class="problems"><p>What follows shows what there is.</p><ul>{"".join(lines[:30])}{more}</ul></div>')
 
     def training(self) -> None:
-        self.add("training", "Training", self.put(figures.training(self.runs), "training"))
-
-    # -- target
-
-    def _column(self) -> str:
-        return "test_acc" if any(run.metrics["test_acc"].notna().any() for run in self.runs) else (
-            "test_loss" if any(run.metrics["test_loss"].notna().any() for run in self.runs) else "train_loss")
-
-    def _goal(self) -> float:
-        """--target, else the best value that three quarters of the runs reached: one that learns nothing must not decide."""
-        if self.target is not None:
-            return self.target
-        column = self._column()
-        values = [run.metrics[column].dropna() for run in self.runs]
-        values = [v for v in values if len(v)]
-        if not values:
-            return math.nan
-        best = sorted(float(v.max()) for v in values) if column == "test_acc" else sorted((float(v.min()) for v in values), reverse=True)
-        return best[(len(best) - 1) // 4]
-
-    def _target_name(self) -> str:
-        column, goal = self._column(), self._goal()
-        return f"{min(100 * goal, 99.99 if goal < 1 else 100):.4g} % test accuracy" if column == "test_acc" else f"a {column.replace('_', ' ').replace('train', 'training')} of {goal:.4g}"
-
-    def _reached(self) -> list[tuple[Run, Optional[Any]]]:
-        goal = self._goal()
-        return [(run, run.time_to(goal, self._column()) if math.isfinite(goal) else None) for run in self.runs]
+        inside = ""
+        tasks = alike(self.runs, lambda run: run.task)
+        for k, runs in enumerate(tasks):
+            drawn = self.put(figures.training(runs), numbered("training", k))
+            inside += f"<h3>{text(runs[0].data)}</h3>{drawn}" if drawn and len(tasks) > 1 else drawn
+        self.add("training", "Training", inside)
 
     def comparison(self) -> None:
-        reached = self._reached()
         if len(self.runs) < 2:
             return
-        methods = list(dict.fromkeys(run.method for run in self.runs))
-        colours = [figures.SERIES[methods.index(run.method) % len(figures.SERIES)] for run in self.runs]
-        names = [run.name for run in self.runs]
+        inside = ""
+        compared = [group for group in self.groups if len(group.runs) > 1]
+        alone = [group.runs[0].name for group in self.groups if len(group.runs) == 1]
+        for k, group in enumerate(compared):
+            drawn = self.put(self._compared(group), numbered("comparison", k))
+            inside += f"<h3>{text(group.title)}</h3>{drawn}" if len(self.groups) > 1 else drawn
+        if alone:
+            inside += f'<p class="muted">Compared with no other run, for none has the same data set and model: {text(listed(alone))}.</p>'
+        found = [(run, factors(run)) for run in self.runs if factors(run)]
+        if found:
+            names = [name for _, name, _ in FACTORS if any(name in f for _, f in found)]
+            inside += self.put([figures.efficiencies([run for run, _ in found], [f for _, f in found], names, PRODUCT)], "comparison")
+        self.add("comparison", "Methods compared", inside)
+
+    def _compared(self, group: Group) -> list[Figure]:
+        methods = list(dict.fromkeys(run.method for run in group.runs))
+        colours = [figures.SERIES[methods.index(run.method) % len(figures.SERIES)] for run in group.runs]
+        names = [run.name for run in group.runs]
         rows = []
-        for run, row in reached:
+        for run, row in group.reached:
             sent = figures.sent_at(run)
             at = None if row is None else run.metrics.index.get_loc(row.name)
             rows.append({"run": run.name, "method": run.method, "ranks": run.size, "nodes": run.nodes,
@@ -253,30 +342,28 @@ class _Page:
                          "node-hours to target": math.nan if row is None else float(row["time_s"]) * run.nodes / 3600,
                          "samples/s": round(run.samples_per_s, 1)})
         table = pd.DataFrame(rows)
-        items: list[Optional[Figure]] = []
+        items = []
         if table["time to target, s"].notna().any():
             values = table["time to target, s"].to_numpy(float)
             size, unit = figures.with_unit(values, figures.TRAINED)
             origin = "given by --target" if self.target is not None else "the best that three quarters of the runs reached"
-            items.append(figures.bars("time-to-target", f"Time to {self._target_name()}", f"Training time; the target is {origin}. "
+            items.append(figures.bars("time-to-target", f"Time to {group.target}", f"Training time; the target is {origin}. "
                                       "Bars of one method have one colour.", names, values / size, f"time, {unit}", colours, table))
         items.append(figures.bars("throughput", "Throughput", "Without the first step, evaluations and checkpoints.", names,
-                                  np.array([run.samples_per_s for run in self.runs]), "samples/s", colours, table[["run", "method", "ranks", "nodes", "samples/s"]]))
-        found = [(run, factors(run)) for run in self.runs if factors(run)]
-        if found:
-            names = [name for _, name, _ in FACTORS if any(name in f for _, f in found)]
-            items.append(figures.efficiencies([run for run, _ in found], [f for _, f in found], names, PRODUCT))
-        self.add("comparison", "Methods compared", self.put(items, "comparison"))
+                                  np.array([run.samples_per_s for run in group.runs]), "samples/s", colours,
+                                  table[["run", "method", "ranks", "nodes", "samples/s"]]))
+        return items
 
     def scaling(self) -> None:
         inside = ""
-        for study in figures.studies(self.runs):
+        for k, study in enumerate(figures.studies(self.runs)):
             inside += f"<h3>{text(study.title)}</h3>"
-            drawn = figures.scaling(study)
-            inside += self.put(drawn, "scaling") + self._laws(study)
+            inside += self.put(figures.scaling(study), numbered("scaling", k)) + self._laws(study)
         if not inside and len(self.runs) > 1:
-            inside = ('<p class="muted">These runs are no scaling study: there is no model and method with two numbers of ranks and the same '
-                      "global batch (strong scaling) or batch per rank (weak scaling).</p>")
+            others = differing([run.options(without=figures.FREE) for run in self.runs])
+            inside = ('<p class="muted">These runs are no scaling study: no two of them differ in their number of ranks alone, with the same method, '
+                      "and the same global batch (strong scaling) or batch per rank (weak scaling)."
+                      f"{text(f' Options in which they differ: {listed(others)}.') if others else ''}</p>")
         self.add("scaling", "Scaling", inside)
 
     def _laws(self, study: figures.Study) -> str:
@@ -305,7 +392,7 @@ class _Page:
 
     def cost(self) -> None:
         rows = []
-        for run, row in self._reached():
+        for run, row in (pair for group in self.groups for pair in group.reached):
             s = run.summary()
             epochs = float(s["epochs"]) if s["epochs"] == s["epochs"] else math.nan
             per_epoch = run.nodes * float(s["time_s"]) / 3600 / epochs if epochs and epochs > 0 else math.nan
@@ -316,14 +403,16 @@ class _Page:
         table = pd.DataFrame(rows)
         if not len(table) or not table["node-hours so far"].notna().any():
             return
-        goal = f" The target is {self._target_name()}." if math.isfinite(self._goal()) else ""
+        targets = [group.target for group in self.groups if math.isfinite(group.goal)]
+        goal = f" The target is {', '.join(dict.fromkeys(targets))}." if targets else ""
         inside = (f'<p>So far: from opening the traces to their last update, over all attempts. Per epoch: training time with evaluations and '
                   f'checkpoints.{text(goal)}</p>{page.csv_link(table, "cost")}{page.table_of(table, row_head=True)}')
         inside += self._energy()
         if len(self.runs) > 1:
             methods = list(dict.fromkeys(run.method for run in self.runs))
             colours = [figures.SERIES[methods.index(run.method) % len(figures.SERIES)] for run in self.runs]
-            column = "node-hours to the target" if table["node-hours to the target"].notna().any() else "node-hours so far"
+            comparable = len(self.groups) == 1 and table["node-hours to the target"].notna().any()
+            column = "node-hours to the target" if comparable else "node-hours so far"
             values = table[column].to_numpy(float)
             size, unit = (1.0, "node-hours") if np.nanmax(values) >= 0.1 else (1 / 3600, "node-seconds")
             inside += self.put([figures.bars("node-hours", column.capitalize(), "Nodes times training time.", list(table["run"]),
@@ -363,10 +452,8 @@ class _Page:
                 inside += (f'<h3>Who begins exchanges last</h3><p class="note">Others wait for the rank that begins last; undecided: closer than '
                            f'the clocks are known.</p>{page.csv_link(last, f"{run.name}-last")}{page.table_of(last, 12, row_head=True)}')
             inside += timeline.section(run, max(RECORDS // len(self.runs), 20_000), self.steps)
-            if not inside:
-                inside = '<p class="muted">There is no trace with a step: trace.level was off, or the run was too short.</p>'
-            folder = f'<p class="note">Folder <code>{text(run.path)}</code>, attempt {run.attempt} of {len(run.attempts)}, ' \
-                     f"{text(ranks_and_nodes(run))}.</p>"
+            of = "no trace" if run.attempt is None else f"attempt {run.attempt} of {max(run.attempts)}"
+            folder = f'<p class="note">Folder <code>{text(run.path)}</code>, {of}, {text(ranks_and_nodes(run))}.</p>'
             title = "Where time and bytes went" if len(self.runs) == 1 else run.name
             if many:
                 self.add(f"run-{k}", title, f'<details class="run"><summary>{text(sentence(run))}</summary>{folder}{inside}</details>')

@@ -11,6 +11,7 @@ rank 0 and count from the moment in which it opened its trace.
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 import glob
 import json
@@ -19,7 +20,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, Optional, Union, overload
 
 import numpy as np
@@ -29,6 +30,22 @@ from . import timing
 from .trace import CATEGORIES, CHECKPOINT, EVALUATION, EXCHANGE, KINDS, LINKS, STEP, WAIT, Array, Index, RankTrace
 
 BETWEEN = LINKS.index("between")
+COLUMNS = ("epoch", "step", "time_s", "train_loss", "test_loss", "test_acc", "lr", "samples_per_s", "wait_share",  # of all runs,
+           "test_rmse", "test_mae", "test_r2", "perplexity", "bits_per_byte")                                     # of some
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A column of metrics.csv that runs are judged by, what it is called, and whether more of it is better."""
+    column: str
+    name: str
+    rises: bool = False
+
+
+# By what a run predicts; the first that it has.
+LOSSES = (Measure("test_loss", "test loss"), Measure("train_loss", "training loss"))
+MEASURES = {"classes": (Measure("test_acc", "test accuracy", True), *LOSSES), "numbers": (Measure("test_rmse", "test rmse"), *LOSSES),
+            "text": (Measure("perplexity", "test perplexity"), *LOSSES)}
 
 
 class RunError(Exception):
@@ -113,6 +130,12 @@ class Run:
         self.attempt = attempt if attempt is not None else self._index.last_with_steps()
         for rank in self._index.missing(self.attempt) if self.attempt is not None else []:
             self.problems.append(f"rank {rank}: no trace of attempt {self.attempt}")
+        if self.attempt is None and not self.problems:
+            off = self.config.get("trace.level") == "off"
+            self.problems.append(f"there is no trace, so nothing is known of where time and bytes went: "
+                                 f"{'trace.level is off' if off else 'the folder trace/ is missing or empty'}")
+        if not os.path.exists(f"{self.path}/metrics.csv"):
+            self.problems.append("there is no metrics.csv, so nothing is known of losses and results")
 
     def __repr__(self) -> str:
         return f"<Run {self.name}: {self.method} on {self.size} ranks, {self.path}>"
@@ -126,6 +149,38 @@ class Run:
         """The model's name, with its widths where it has some."""
         widths = self.config.get("model.widths", "")
         return self.config.get("model.name", "?") + (f" {widths}" if widths.strip("[]") else "")
+
+    @property
+    def data(self) -> str:
+        """The data set's name, without its folder."""
+        return os.path.basename(self.config.get("data.file", "?"))
+
+    @functools.cached_property
+    def _log(self) -> str:
+        return _read(f"{self.path}/log.txt")
+
+    @functools.cached_property
+    def targets(self) -> list[str]:
+        """Names of the numbers that are predicted, as the log says what losses are of; the first few, if there are many."""
+        one = re.search(r"losses are of .* they are mean (?:squared|absolute) errors of (.*)", self._log)
+        several = re.search(r"losses are mean .* errors over \d+ targets, .*?; deviations: (.*)", self._log)
+        return [one[1]] if one else re.findall(r"[\d.e+-]+ of (.*?)(?=, [\d.e+-]+ of |, \.\.\.|$)", several[1]) if several else []
+
+    @property
+    def kind(self) -> str:
+        """What is predicted: "numbers", "text" or "classes"."""
+        told = self.metrics.notna().any()
+        return "numbers" if self.targets or told["test_rmse"] else "text" if told["perplexity"] else "classes"
+
+    @property
+    def task(self) -> tuple[Hashable, ...]:
+        """What a run was to learn: runs that differ in it have results that cannot be compared."""
+        samples = re.search(r"(\d+ training and \d+ test samples)", self._log)
+        return self.data, samples[1] if samples else "", self.kind, tuple(self.targets)
+
+    def options(self, of: str = "", without: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
+        """Keys and values of the run file that begin with `of`, and with none of `without`."""
+        return tuple((k, v) for k, v in sorted(self.config.items()) if k.startswith(of) and not k.startswith(without))
 
     @functools.cached_property
     def _placement(self) -> dict[str, Any]:
@@ -154,7 +209,7 @@ class Run:
     @functools.cached_property
     def global_batch(self) -> int:
         """Samples per step of all ranks: the log says them, because methods differ in what a batch is."""
-        said = re.findall(r"; global batch (\d+)", _read(f"{self.path}/log.txt"))
+        said = re.findall(r"; global batch (\d+)", self._log)
         if said:
             return int(said[-1])
         whole = int(_number(self.config.get("data.global_batch", "0"), 0))
@@ -186,15 +241,14 @@ class Run:
 
     @functools.cached_property
     def metrics(self) -> Any:
-        """DataFrame of metrics.csv: epoch, step, time_s, train_loss, test_loss, test_acc, lr, samples_per_s, wait_share, and what
-        the method adds; a row per epoch and evaluation."""
+        """DataFrame of metrics.csv: COLUMNS, NaN where a run has none, and what the method adds; a row per epoch and evaluation."""
         try:
             table = pd.read_csv(f"{self.path}/metrics.csv", on_bad_lines="skip", encoding_errors="replace")
         except (OSError, ValueError) as e:
             if os.path.exists(f"{self.path}/metrics.csv"):
                 self.problems.append(f"{self.path}/metrics.csv: {e}")
             table = pd.DataFrame()
-        for column in ("epoch", "step", "time_s", "train_loss", "test_loss", "test_acc", "lr", "samples_per_s", "wait_share"):
+        for column in COLUMNS:
             table[column] = pd.to_numeric(table[column], errors="coerce") if column in table else np.nan
         table.insert(0, "run", self.name)
         return table
@@ -293,14 +347,15 @@ class Run:
                  "messages": int(s.info["messages"][i]), "formula_bytes": int(s.info["formula"][i])}
                 for rank, s in sorted(self._index.sources.get(self.attempt if self.attempt is not None else -1, {}).items())
                 for i, link in enumerate(LINKS)]
-        return self._labelled(pd.DataFrame(rows, columns=["rank", "link", "payload_bytes", "wire_bytes", "messages", "formula_bytes"]))
+        return self._labelled(_typed(rows, {"rank": int, "link": str, "payload_bytes": int, "wire_bytes": int, "messages": int,
+                                            "formula_bytes": int}))
 
     @functools.cached_property
     def energy(self) -> Any:
         """DataFrame with a row per node and processor package, where its counter could be read: joules, seconds, and of the node's
         hardware threads (node_cpus) those that the job had (job_cpus; 0: not known).  The counter has all jobs of the node."""
         rows = self._index.energy.get(self.attempt if self.attempt is not None else -1, [])
-        return self._labelled(pd.DataFrame(rows, columns=["node", "domain", "joules", "seconds", "node_cpus", "job_cpus"]))
+        return self._labelled(_typed(rows, {"node": int, "domain": str, "joules": float, "seconds": float, "node_cpus": int, "job_cpus": int}))
 
     @functools.cached_property
     def sent(self) -> Any:
@@ -309,7 +364,7 @@ class Run:
         counter."""
         table = self._collected["sent"]
         if not len(table):
-            table = pd.DataFrame({"step": np.zeros(0, np.int64), "payload_bytes": [], "between_bytes": []})
+            table = pd.DataFrame({"step": np.zeros(0, np.int64), "payload_bytes": np.zeros(0), "between_bytes": np.zeros(0)})
         return self._labelled(table.groupby("step", as_index=False)[["payload_bytes", "between_bytes"]].sum())
 
     @functools.cached_property
@@ -400,11 +455,23 @@ class Run:
             total += self._nodes_of(attempt) * max(spent, 0) / 3.6e12
         return total or self.nodes * float(self.metrics["time_s"].max()) / 3600
 
-    def time_to(self, target: float, column: str = "test_acc") -> Optional[Any]:
-        """The first row of `metrics` that reaches a target: test_acc at least, a loss at most.  None if none does."""
-        values = self.metrics[column]
-        reached = self.metrics[values >= target if column.endswith("acc") else values <= target]
+    def time_to(self, target: float, measure: Measure) -> Optional[Any]:
+        """The first row of `metrics` that reaches a target: at least, if the measure rises, else at most.  None if none does."""
+        values = self.metrics[measure.column]
+        reached = self.metrics[values >= target if measure.rises else values <= target]
         return reached.iloc[0] if len(reached) else None
+
+    @property
+    def steps_done(self) -> float:
+        """Steps that the run completed, those after the last row of `metrics` too; NaN if that is not known."""
+        told = [x for x in (self.metrics["step"].max(), _number(str(self.status.get("step")))) if x == x]
+        return max(told, default=float("nan"))
+
+    @property
+    def epochs_done(self) -> float:
+        """The same in epochs, by the steps per epoch of the last row."""
+        rows = self.metrics[self.metrics["step"] > 0]
+        return float(rows["epoch"].iloc[-1] * self.steps_done / rows["step"].iloc[-1]) if len(rows) else float("nan")
 
     def summary(self) -> dict[str, Any]:
         """The row of this run in Runs.runs."""
@@ -413,20 +480,49 @@ class Run:
         waited = float(ranks["wait_ns"].sum() + ranks["agreement_ns"].sum()) if len(ranks) else 0.0
         last_test = metrics["test_acc"].dropna()
         return {
-            "run": self.name, "path": self.path, "method": self.method, "model": self.model,
-            "data": os.path.basename(self.config.get("data.file", "?")), "seed": self.config.get("run.seed", "?"),
+            "run": self.name, "path": self.path, "method": self.method, "model": self.model, "data": self.data,
+            "seed": self.config.get("run.seed", "?"),
             "ranks": self.size, "nodes": self.nodes, "global_batch": self.global_batch, "attempts": len(self.attempts),
             "attempt": self.attempt, "state": str(self.status.get("state", "?")), "steps": metrics["step"].max(),
             "epochs": metrics["epoch"].max(), "time_s": metrics["time_s"].max(), "step_s": self.step_s,
             "samples_per_s": self.samples_per_s, "wait_share": waited / wall if wall else float("nan"),
-            "train_loss": _last(metrics["train_loss"]), "test_loss": _last(metrics["test_loss"]),
-            "test_acc": _last(metrics["test_acc"]), "best_test_acc": last_test.max() if len(last_test) else float("nan"),
+            **{c: last_of(metrics[c]) for c in ("train_loss", "test_loss", "test_acc", "test_rmse", "test_mae", "test_r2", "perplexity",
+                                                "bits_per_byte")}, "best_test_acc": last_test.max() if len(last_test) else float("nan"),
             "node_hours": self.node_hours}
 
 
-def _last(values: Any) -> float:
+def last_of(values: Any) -> float:
+    """The last value that is one, of a column; NaN if there is none."""
     values = values.dropna()
     return float(values.iloc[-1]) if len(values) else float("nan")
+
+
+def alike(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[list[Run]]:
+    """The runs in groups of one key, in the order in which each is first seen."""
+    groups: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return list(groups.values())
+
+
+def differing(options: Sequence[Iterable[tuple[str, str]]]) -> list[str]:
+    """Keys whose values are not the same in all of them."""
+    maps = [dict(o) for o in options]
+    return [k for k in sorted({k for m in maps for k in m}) if len({m.get(k) for m in maps}) > 1]
+
+
+def told_apart(titles: Sequence[str], options: Sequence[Iterable[tuple[str, str]]]) -> list[str]:
+    """The titles, those that are equal with the options in which they differ: "sync" twice as "sync, method.bucket 4" and 8."""
+    maps, out = [dict(o) for o in options], []
+    for title, mine in zip(titles, maps):
+        keys = differing([list(m.items()) for t, m in zip(titles, maps) if t == title])
+        out.append(", ".join([title, *(f"{k} {mine.get(k, 'unset')}" for k in keys)]))
+    return out
+
+
+def _typed(rows: list[Any], types: dict[str, type]) -> Any:
+    """A DataFrame whose columns have these types also without rows."""
+    return pd.DataFrame(rows, columns=list(types)).astype(types)
 
 
 def _concat(parts: list[Any]) -> Any:

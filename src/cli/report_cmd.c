@@ -19,8 +19,8 @@ static const shoal_flag flags[] = {
   { "-o", NULL, "FILE", SHOAL_FLAG_VALUE, "write to FILE instead of RUN/report.html, or report.html for several runs" },
   { "--figures", NULL, "FOLDER", SHOAL_FLAG_VALUE, "also every figure as SVG and PDF, and its numbers as CSV" },
   { "--target", NULL, "X", SHOAL_FLAG_VALUE,
-    "accuracy (such as 0.9), or loss without test data, that runs are compared by; else the best that three quarters "
-    "reached" },
+    "what runs are compared by: accuracy (such as 0.9), of predicted numbers rmse, of text perplexity, without test "
+    "data loss; else the best that three quarters reached" },
   { "--attempt", NULL, "N", SHOAL_FLAG_VALUE, "traces of this attempt instead of the last one that made a step" },
   { "--steps", NULL, "A:B", SHOAL_FLAG_VALUE, "steps in the timelines; else as many as fit into a page" },
   { "--title", NULL, "TEXT", SHOAL_FLAG_VALUE, "of the page" },

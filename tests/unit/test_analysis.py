@@ -101,7 +101,7 @@ def assert_as_shown(folder):
         for link in trace.LINKS:
             sent = mine.bytes[(mine.bytes["rank"] == rank["rank"]) & (mine.bytes["link"] == link)].iloc[0]
             assert [sent[f"{k}_bytes"] for k in ("payload", "wire")] == [rank["links"][link][k] for k in ("payload", "wire")]
-    assert not mine.problems
+    assert mine.problems == ([] if os.path.exists(f"{mine.path}/metrics.csv") else ["there is no metrics.csv, so nothing is known of losses and results"])
 
 
 @pytest.mark.parametrize("level", (1, 2))

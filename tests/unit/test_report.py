@@ -23,12 +23,14 @@ import traces
 from harness import PLAIN_ENV, ROOT, program, read, said
 from harness import run as run_process
 
+sys.path.insert(0, f"{ROOT}/analysis")
+
 STEP, WAIT, FORWARD, EXCHANGE, EVALUATION = 9, 4, 0, 3, 7
 STEPS, BATCH = 40, 64
 HOSTILE = '<img src=x onerror="document.title=1">&\'</script>\x1b[2J'
 
 
-def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title=None, per_node=2):
+def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title=None, per_node=2, options=""):
     """A run of STEPS steps of exactly `step_ns`, in which each rank computes for the first half and waits for the rest."""
     rows = []
     for i in range(STEPS):
@@ -42,7 +44,7 @@ def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title
     folder = f"runs/{name}"
     quoted = json.dumps(title or name)
     config = (f"run:\n  name: {quoted}\n  seed: 1\ndata:\n  file: d.h5\n  batch: 0\n  global_batch: {batch}\nmodel:\n  name: mlp\n"
-              f"  widths: [8]\nmethod:\n  name: {method}\n")
+              f"  widths: [8]\nmethod:\n  name: {method}\n{options}")
     for node in range((ranks + per_node - 1) // per_node):
         mine = range(node * per_node, min(ranks, (node + 1) * per_node))
         traces.write(folder, node, {r: (rows, None, members) for r in mine}, name=title or name, size=ranks, config=config)
@@ -58,7 +60,7 @@ def make_run(name, method="sync", ranks=2, step_ns=1_000_000, batch=BATCH, title
 
 
 def report(*args, code=0, env=None):
-    return run_process([program(), "report", *args], code=code, base=PLAIN_ENV, env=env, timeout=200)
+    return run_process([program(), "report", *args], code=code, base={**PLAIN_ENV, "PYTHONWARNINGS": "error::FutureWarning"}, env=env, timeout=200)
 
 
 class Read(html.parser.HTMLParser):
@@ -126,7 +128,6 @@ def study(made, work):
 
 def test_numbers():
     """Throughput, serial share, bytes, waits and node-hours are those that the runs were made of."""
-    sys.path.insert(0, f"{ROOT}/analysis")
     from shoal_analysis import figures, report
     for seconds, text in ((119, "119 s"), (120, "2 min"), (186.2, "3.1 min"), (7199, "120 min"), (7200, "2 h"), (9000, "2.5 h"), (0.5, "500 ms")):
         assert report.quantity(seconds, figures.TRAINED).replace("\u202f", " ") == text, text
@@ -179,7 +180,7 @@ def test_damaged():
     r = report("runs/sync-4", "runs/daso-4", "-o", "study.html", "--figures", "figures")
     page = read("study.html")
     assert "rank 2: no trace of attempt 1" in page and "rank 3: no trace of attempt 1" in page and "rank 2" in r.stderr
-    assert "There is no trace with a step" in page
+    assert "there is no trace" in page and "attempt None" not in page
     files = os.listdir("figures")
     assert len(files) == 3 * Read(page).tags["figure"] and {f[-4:] for f in files} == {".svg", ".pdf", ".csv"}
     for f in files:
@@ -200,10 +201,106 @@ def test_energy():
     report("runs/sync-2", "-o", "energy.html")
     page = Read(read("energy.html"))
     assert [float(r["lr"]) for r in page.rows("training-rate-steps")] == [2.5e-4, 2.5e-5, 2.5e-6, 2.5e-7]
-    assert "0.00025 to 2.5e-07" in read("energy.html")
+    assert "0.00025 to 2.5e-7" in read("energy.html")
     row = page.rows("energy")[0]
     assert float(row["energy, kWh"]) == pytest.approx(0.003) and float(row["mean power, W"]) == pytest.approx(1080)
     assert row["nodes with counters"] == "1 of 1" and row["the job had"] == "shared with other jobs"
+
+
+def write(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
+COLUMNS = "epoch,step,time_s,train_loss,test_loss,test_acc,lr,samples_per_s,wait_share"
+PRICE = f"{COLUMNS},test_rmse,test_mae,test_r2\n1,10,1,0.9,0.43,,0.1,9,0,39617.2,32338.5,0.415\n2,20,2,0.03,0.028,,0.1,9,0,10183.9,7968.33,0.9613\n"
+BOOK = f"{COLUMNS},perplexity,bits_per_byte\n1,10,1,4.9,4.87,0.16,0.1,9,0,130.3,7.026\n2,20,2,4.4,4.32,0.17,0.1,9,0,75.3,6.235\n"
+LOSSES = "losses are of (price - 198101) / 60363.8; times 3.64379e+09 they are mean squared errors of price\n"
+
+
+def test_predicted():
+    """Numbers to be predicted are told in the units of the table, with their names, and text by perplexity and bits per byte; runs of
+    different data sets have figures of their own, and none of them is called the first."""
+    for name, rows in (("price", PRICE), ("dear", PRICE), ("book", BOOK)):
+        write(f"{make_run(name)}/metrics.csv", rows)
+    for name in ("price", "dear"):
+        write(f"runs/{name}/log.txt", f"2026-11-30T21:46:29Z {LOSSES}")
+    config = read("runs/book/run.yaml")
+    write("runs/book/run.yaml", config.replace("d.h5", "book.h5"))
+    report("runs/price", "runs/book", "-o", "kinds.html")
+    text = read("kinds.html").replace("\u202f", " ")
+    page = Read(read("kinds.html"))
+    assert "has a test rmse of 10 184 (price) and R2 of 0.9613 after" in text and "test error, price" in text
+    assert "has a test perplexity of 75.3 and bits per byte of 6.235 after" in text
+    assert [float(r["test_rmse"]) for r in page.rows("training-error-steps")] == [39617.2, 10183.9]
+    assert [float(r["test_r2"]) for r in page.rows("training-r2-steps")] == [0.415, 0.9613]
+    assert [float(r["perplexity"]) for r in page.rows("training-2-perplexity-time")] == [130.3, 75.3]
+    assert [float(r["bits_per_byte"]) for r in page.rows("training-2-bits-steps")] == [7.026, 6.235]
+    assert " first, after" not in text and "Compared with no other run" in text and "comparison-time-to-target" not in page.csv
+    report("runs/price", "runs/dear", "runs/book", "-o", "kinds.html")
+    text = read("kinds.html").replace("\u202f", " ")
+    assert "Of the 2 runs of mlp [8] on d.h5 price reached a test rmse of 10 184 (price) first, after 2 s" in text
+    write("runs/dear/log.txt", "losses are mean squared errors over 2 targets, each as (y - mean) / deviation; deviations: 60363.8 of price, in $, "
+                               "2 of rooms, ...\n")
+    import shoal_analysis
+    assert shoal_analysis.load("runs/dear")[0].targets == ["price, in $", "rooms"]
+
+
+def test_missing():
+    """Files that are missing are told first, in the page and on the terminal."""
+    os.remove("runs/sync-2/metrics.csv")
+    shutil.rmtree("runs/sync-2/trace")
+    r = report("runs/sync-2")
+    assert re.fullmatch("shoal: warning: sync-2: there is no trace, .* the folder trace/ is missing or empty; the report has 1 more line\n", r.stderr)
+    page = read("runs/sync-2/report.html")
+    assert page.index("there is no trace") < page.index("there is no metrics.csv") < page.index('id="run-0"') and "attempt None" not in page
+    write("runs/sync-2/run.yaml", read("runs/sync-2/run.yaml") + "trace:\n  level: off\n")
+    assert "trace.level is off" in report("runs/sync-2").stderr
+
+
+def test_apart():
+    """Curves of many runs differ, and runs are put into one study or one comparison only if they belong together."""
+    from types import SimpleNamespace
+    import shoal_analysis
+    from shoal_analysis import figures, report as pages
+    styles = figures._styles([SimpleNamespace(name=f"a-rather-long-name-of-a-study-of-{i}-with-seed-{i}") for i in range(28)])
+    assert len({s["label"] for s in styles}) == len({(s["color"], str(s["linestyle"])) for s in styles}) == 28
+    make_run("slow-1", ranks=1, options="optim:\n  lr: 0.01\n")
+    for bucket in (4, 8):
+        make_run(f"bucket-{bucket}-1", ranks=1, options=f"  bucket: {bucket}\n")
+        make_run(f"bucket-{bucket}-2", ranks=2, options=f"  bucket: {bucket}\n")
+    runs = shoal_analysis.load("runs/sync-[124]", "runs/slow-1", "runs/bucket-*", program=program())
+    strong = next(s for s in figures.studies(runs) if not s.weak)
+    curves = {name: [run.name for run in curve] for name, curve in strong.methods.items()}
+    assert curves == {"sync, method.bucket unset": ["sync-1", "sync-2", "sync-4"], "sync, method.bucket 4": ["bucket-4-1", "bucket-4-2"],
+                      "sync, method.bucket 8": ["bucket-8-1", "bucket-8-2"]}
+    make_run("deep-1", ranks=1)
+    write("runs/deep-1/run.yaml", read("runs/deep-1/run.yaml").replace("[8]", "[8, 8]"))
+    found = pages.groups(shoal_analysis.load("runs/sync-1", "runs/slow-1", "runs/deep-1"), None)
+    assert [[run.name for run in group.runs] for group in found] == [["sync-1", "slow-1"], ["deep-1"]]
+
+
+def test_words():
+    """Numbers have one notation, things their plural; what came after the last row of metrics.csv is told, and one row is a point."""
+    import shoal_analysis
+    from shoal_analysis import figures, page, report as pages, words
+    assert figures.Numbers().format_ticks([1e-3, 1e-5, 0, 2e-7]) == ["10⁻³", "10⁻⁵", "0", "2×10⁻⁷"]
+    assert figures.Numbers().format_ticks([1e-3, 0.25, 25000]) == ["0.001", "0.25", "25\u202f000"]
+    assert [page.number(x).replace("\u202f", " ") for x in (583474e12, 1.5e-7, 12345.6, 1234.56, 10**12)] == [
+        "5.835e17", "1.5e-7", "12 346", "1235", "1 000 000 000 000"]
+    assert [words.counted(n, "epoch") for n in (0, 1, 1.5)] == ["0 epochs", "1 epoch", "1.5 epochs"]
+    assert words.listed(["a", "b", "c"]) == "a, b and c" and words.listed(["a", "b", "c"], 1) == "a and 2 more"
+    write("runs/sync-1/metrics.csv", f"{COLUMNS}\n1,10,1,0.9,0.43,0.5,0.1,9,0\n")
+    write("runs/sync-1/status.json", json.dumps({"state": "stopped", "step": 35, "progress": {"loss": 0.3125}}))
+    run = shoal_analysis.load("runs/sync-1")[0]
+    assert pages.sentence(run).endswith("The last row of metrics.csv is of step 10; the run came to step 35, with a training loss of 0.3125 there.")
+    assert pages.trained(run) == "3.5 epochs, 35 steps"
+    loss = next(f for f in figures.training([run]) if f.name == "loss-steps")
+    assert [line.get_marker() for line in loss.draw.axes[0].lines] == [".", "o"]
+    steps = run._collected["ranks"]
+    steps["forward_ns"], steps["wait_ns"] = steps["wall_ns"] - 1, 1
+    del run.ranks
+    assert "100\u202f% went into computing." in pages.sentence(run)
 
 
 def test_refusals():
@@ -291,6 +388,7 @@ def chromium():
 def test_browser(chromium, width, dark):
     """No error in the console, nothing wider than the window, timelines that draw, zoom and answer."""
     chromium.show("study.html", width, mobile=width < 500, dark=dark)
+    assert width < 500 or chromium.evaluate("[...document.querySelectorAll('#summary .scroll')].every(t => t.scrollWidth <= t.clientWidth)")
     seen = chromium.evaluate(PROBE)
     assert chromium.faults == [] and seen["ready"] == 6, (chromium.faults, seen)
     assert seen["width"] <= width and not seen["small"] and not seen["outside"], seen

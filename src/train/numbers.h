@@ -87,6 +87,6 @@ shoal_status shoal_numbers_agree(shoal_session *s);
  *  Collective. */
 shoal_status shoal_numbers_act(shoal_session *s);
 /** Acts if the model as it was assembled for the save, or a rank's own state, is not finite: it would displace a good checkpoint.  A
- *  sum over ranks of what is finite is taken later, and is finite.  Collective. */
+ *  sum over ranks is judged where it is taken, by the writer.  Collective. */
 shoal_status shoal_numbers_check_saved(shoal_session *s);
 #endif

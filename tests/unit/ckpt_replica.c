@@ -256,6 +256,12 @@ static void one_rank_fails(void)
     shoal_ckpt_put_replica(w, "weights", SHOAL_F32, rank == size - 1 && !wrong ? 7 : 8, x);
     check_failed(w, SHOAL_ERR_ARG, "a sum of what is not there, or of another length");
   }
+  begin(20, &w);
+  x[7] = rank == size - 1 ? INFINITY : 0;
+  shoal_ckpt_put_slice(w, &(shoal_ckpt_sum){ .terms = 1, .term = { { "weights", 1 } }, .weight = 1 }, "model/x", 1, &n,
+                       0);
+  shoal_ckpt_put_replica(w, "weights", SHOAL_F32, 8, x);
+  check_failed(w, SHOAL_ERR_NUMERIC, "a sum that is not finite");
 }
 
 /* Rank 0 fails while the others write or send: they must not hang.  The name is taken already. */

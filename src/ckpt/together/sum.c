@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "ckpt/together/together_impl.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,10 @@ shoal_status shoal_ckpt_sum_shard(shoal_ckpt_writer *c, int rank, const shoal_ck
 
 shoal_status shoal_ckpt_sum_write(shoal_ckpt_writer *c)
 {
+  for (uint64_t i = 0; c->sum.of.terms && i < c->sum.n; i++)
+    SHOAL_CHECK(isfinite(c->sum.total[i]), SHOAL_ERR_NUMERIC,
+                "no checkpoint %s: the model, summed over the ranks, is not finite in number %" PRIu64 " of %" PRIu64,
+                c->path, i, c->sum.n);
   for (size_t k = 0; k < c->n; k++) {
     const shoal_ckpt_item *x = &c->item[k];
     if (!x->slice) continue;

@@ -50,7 +50,8 @@ typedef struct {
 /** Write an f32 array of all that is cut from such a sum, the same one for all such arrays: dims elements of it from number `first`
  *  on.  Nothing is sent for it: the thread that writes the main file takes the sum from what that file has and from the shards, once
  *  they are there, in f32 and in rank order, so that its bits do not depend on where arrays were written; arrays that are equal on
- *  all ranks give the same bits where weights add up to 1.  Not collective, but every rank calls it with the same terms (ERR_ARG).
+ *  all ranks give the same bits where weights add up to 1.  A sum that is not finite fails the checkpoint, in join (ERR_NUMERIC).
+ *  Not collective, but every rank calls it with the same terms (ERR_ARG).
  *  Cost: rank 0 keeps the sum in memory, and reads the shards' arrays once. */
 void shoal_ckpt_put_slice(shoal_ckpt_writer *c, const shoal_ckpt_sum *sum, const char *name, int ndim,
                           const uint64_t *dims, uint64_t first);

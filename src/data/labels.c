@@ -392,8 +392,8 @@ static size_t add_lopsided(const shoal_labels *l, shoal_str *out)
   if (l->n[SHOAL_TRAIN] < LEAST || share < most || !is_class(l, v->value)) return 0;
   add_class(l, "class ", v->value, out);
   shoal_str_add(out,
-                " has %.4g %% of the training samples: a model that knows nothing else is right as often; to train "
-                "all classes alike set model.class_weights: balanced\n",
+                " has %.4g %% of the training samples: a model that knows nothing else is right as often; "
+                "model.class_weights: balanced trains all classes alike\n",
                 100 * share);
   return 1;
 }

@@ -120,7 +120,7 @@ def test_classes_bits(work):
 def test_classes_told(work):
     """Weights do what they are for, and the warning of such data names them; an evaluation does without."""
     rare((970, 30), names=("no", "yes"), apart=1.2)
-    told = 'class 0 "no" has 97 % of the training samples: a model that knows nothing else is right as often; to train all classes alike set model.class_weights: balanced'
+    told = 'class 0 "no" has 97 % of the training samples: a model that knows nothing else is right as often; model.class_weights: balanced trains all classes alike'
     assert told in shoal("data", "inspect", "rare.h5").stderr
     runs = {}
     for words in ("none", "balanced"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Ten networks that were not made for Shoal: imported from PyTorch's exporters, trained, and exported again.
 
-    ten_networks.py SHOAL [--exporters ts,dynamo] [--steps 4] [--keep FOLDER] [name...]
+    ten_networks.py SHOAL [name...] [--exporters ts,dynamo] [--steps 4] [--keep FOLDER]
 
 Written from their papers (and the choices that PyTorch users make), at the papers' sizes unless the table says otherwise, with ten
 classes and random weights.  Of each: `shoal model import` of what both of PyTorch's exporters write; probabilities of `shoal predict`

@@ -253,6 +253,13 @@ shoal_status shoal_session_compare_features(const shoal_session *s)
                                 shoal_ckpt_path(c), shoal_ckpt_get_info(c)->data.feature_names);
 }
 
+static bool same_as_floats(size_t n, const double *a, const double *b)
+{
+  bool same = true;
+  for (size_t i = 0; i < n; i++) same &= (float)a[i] == (float)b[i];
+  return same;
+}
+
 /* Of the numbers that are learnt: outputs keep their meaning where a run goes on, or begins with a model of as many targets. */
 static void keep_target_scale(const shoal_session *s, const shoal_ckpt *c)
 {
@@ -288,8 +295,10 @@ void shoal_session_keep_scale(shoal_session *s)
   shoal_dataset_scale(s->data.set, &n, &mean, &std);
   if (was_n == 0 || was_n != n) return; /* of other data: the identity will tell */
   if (memcmp(was_mean, mean, n * sizeof *mean) == 0 && memcmp(was_std, std, n * sizeof *std) == 0) return;
+  const bool alike = same_as_floats(n, was_mean, mean) && same_as_floats(n, was_std, std); /* ONNX has no more digits */
   if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, was_mean, was_std);
   shoal_dataset_set_scale(s->data.set, was_mean, was_std);
+  if (alike) return;
   shoal_info("inputs are normalised by mean and std of the %s, which differ from those of the data set",
              c ? "checkpoint" : "weights");
 }

@@ -112,6 +112,7 @@ def test_weights_fresh(glyphs, method):
     for k, weights in enumerate((newest("old"), "old.safetensors", "old.onnx")):
         r = train(2, f"r{k}", *base, *sets(model__weights=weights, model__fresh="[fc3]"))
         assert "drawn anew: fc3.weight [8, 12], [8, 12] there" in r.stdout, r.stdout
+        assert "which differ from those of the data set" not in r.stdout, r.stdout
         new, old, drawn = arrays(newest(f"r{k}")), arrays(newest("old")), arrays(newest("drawn"))
         for name in (n for n in new if n.startswith("model/")):
             assert np.array_equal(new[name], (drawn if "fc3" in name else old)[name]), f"{weights}: {name}"

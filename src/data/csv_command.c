@@ -96,7 +96,8 @@ static bool writes_header(const shoal_csv_layout *l)
 
 /* ---- statements ---- */
 
-static const char gaps[] = "[\"\", \"na\", \"n/a\", \"nan\", \"nat\", \"null\", \"none\", \"?\", \"-\"]";
+static const char gaps[] =
+    "[\"\", \"na\", \"n/a\", \"nan\", \"nat\", \"null\", \"none\", \"?\", \"-\", \"#n/a\", \"<na>\"]";
 
 /* "D = ...; ", a function of a column and the ways to read it; what marks a gap becomes empty, and days or hours whole numbers where
  * they are whole. */
@@ -440,14 +441,15 @@ void shoal_csv_command_numbers(const shoal_csv_layout *l, const char *path, shoa
   shoal_str_free(&list);
 }
 
-void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, shoal_str *out)
+void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, bool marks, shoal_str *out)
 {
   char word[SHOAL_WORD];
   shoal_python python;
   begin("", &python, out);
   shoal_str_add(out, "t = ");
   add_read(l, "sys.argv[1]", out);
-  shoal_str_add(out, "; t[t.iloc[:, %zu].str.strip() != \"\"].to_csv(sys.argv[2], ", column);
+  shoal_str_add(out, "; t[~t.iloc[:, %zu].str.strip().str.lower().isin(%s)].to_csv(sys.argv[2], ", column,
+                marks ? gaps : "[\"\"]");
   add_separator(l, out);
   shoal_str_add(out, ", index=False%s)' %s NEW does", l->header ? "" : ", header=False", shoal_shell_word(path, word));
   add_needs(&python, out);

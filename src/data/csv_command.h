@@ -28,6 +28,6 @@ void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const 
                              const shoal_csv_known *known, shoal_str *out);
 /** Leaves out the rows that have something else than a number, or a mark of a missing value, where the others have numbers. */
 void shoal_csv_command_numbers(const shoal_csv_layout *l, const char *path, shoal_str *out);
-/** Leaves out the rows in which a column is empty. */
-void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, shoal_str *out);
+/** Leaves out the rows in which a column is empty, or with `marks` has a mark of a missing value. */
+void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_t column, bool marks, shoal_str *out);
 #endif

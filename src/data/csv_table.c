@@ -97,7 +97,7 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   const shoal_csv_field *label = &c->fields[column];
   if (label->text[0]) return shoal_csv_classes_add(&t->classes, c->path, label, out);
   shoal_str command = { 0 };
-  shoal_csv_command_filled(&t->layout, c->path, column, &command);
+  shoal_csv_command_filled(&t->layout, c->path, column, false, &command);
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
                                "%s:%zu:%zu: the label is empty (column %zu): name the right column with --label, or "
                                "remove all such rows, as %s%s",
@@ -107,14 +107,24 @@ static shoal_status read_label(shoal_csv_table *t, const shoal_csv *c, int32_t *
   return st;
 }
 
-static shoal_status read_target(shoal_csv_table *t, shoal_csv *c, size_t column, double *out)
+static shoal_status refuse_target_gap(const shoal_csv_table *t, const shoal_csv *c, size_t column)
 {
   const shoal_csv_field *f = &c->fields[column];
   char text[96];
+  shoal_str command = { 0 };
   shoal_csv_column_text(&t->layout, column, text, sizeof text);
-  SHOAL_CHECK(f->text[0] && !shoal_csv_marks_gap(f->text), SHOAL_ERR_IO,
-              "%s:%zu:%zu: the target is missing (column %s): remove the row%s", c->path, f->line, f->column, text,
-              t->args->missing ? "; --missing is for features" : "");
+  shoal_csv_command_filled(&t->layout, c->path, column, true, &command);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: the target is missing (column %s): remove all such rows, as %s%s", c->path,
+                 f->line, f->column, text, command.text, t->args->missing ? "; --missing is for features" : "");
+  shoal_str_free(&command);
+  return st;
+}
+
+static shoal_status read_target(shoal_csv_table *t, shoal_csv *c, size_t column, double *out)
+{
+  const shoal_csv_field *f = &c->fields[column];
+  if (!f->text[0] || shoal_csv_marks_gap(f->text)) return refuse_target_gap(t, c, column);
   const bool number = shoal_csv_number(&t->layout.dialect, f->text, out, NULL);
   if (!t->proof.path) look_for_proof(t, c, column);
   return number && isfinite(*out) ? SHOAL_OK : shoal_csv_refuse_field(t, c, column, number, *out);

@@ -295,7 +295,7 @@ static shoal_status refuse_format(const char *path, const format *f, const shoal
   SHOAL_CHECK(!reader || reader->text || !text, SHOAL_ERR_IO,
               "%s is text, and the network of %s reads none: give it samples like those that it was trained on", path,
               reader->run);
-  const bool like = reader && (strcmp(kind, "csv") == 0 || strcmp(kind, "images") == 0);
+  const bool like = reader && (strcmp(kind, "csv") == 0 || strcmp(kind, "images") == 0 || strcmp(kind, "text") == 0);
   return SHOAL_FAIL(
       SHOAL_ERR_IO, "%s is %s, not an HDF5 data set: make one of %s with shoal data import %s %s%s%s -o NAME.h5%s",
       path, f->what, folder ? "its files" : "it", kind, shoal_shell_word(path, word), like ? " --like " : "",

@@ -165,7 +165,7 @@ def test_network_text(tmp_path, monkeypatch):
     with open("t.csv", "w") as f:
         f.write("a,b\n1,2\n")
     for name, what in (("prose.txt", "text"), ("t.csv", "a CSV file")):
-        assert_one_error(shoal("predict", "runs/one", name, code=7), f"{name} is {what}, not", f"shoal data import text {name} -o NAME.h5")
+        assert_one_error(shoal("predict", "runs/one", name, code=7), f"{name} is {what}, not", f"shoal data import text {name} --like runs/one -o NAME.h5")
     draw = lambda *options: subprocess.check_output([program(), "predict", "runs/one", "--prompt", "it", *options])[:-1]
     drawn = [draw("--generate", "300", "--seed", s) for s in "112"]
     assert drawn[0] == drawn[1] != drawn[2] and drawn[0].startswith(b"it"), drawn

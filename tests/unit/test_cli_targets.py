@@ -1,6 +1,8 @@
 """Numbers that are to be predicted (`--target`): what an import makes of them, what is refused, and how they come through other verbs."""
 import json
 import os
+import re
+import subprocess
 
 import h5py
 import numpy as np
@@ -84,13 +86,21 @@ REFUSED = (  # text, arguments, words of the error
     (ROWS, ("--target", "prize"), 'no column "prize"'),
     (ROWS, ("--target", "price", "--target", "3"), 'column 3, "price" is given by --target twice'),
     (ROWS, ("--target", "price", "--drop", "price"), 'column 3, "price" is a target and cannot be dropped'),
-    (ROWS + "1,1,\n", ("--target", "price"), 't.csv:42:5: the target is missing (column 3, "price"): remove the row'),
+    (ROWS + "1,1,\n", ("--target", "price"), 't.csv:42:5: the target is missing (column 3, "price"): remove all such rows, as'),
     (ROWS + "1,1,NA\n", ("--target", "price", "--missing", "drop"), "the target is missing"),
     (ROWS + "1,1,inf\n", ("--target", "price"), '"inf" in column 3, "price" is infinite'),
     (ROWS + "1,1,$5\n", ("--target", "price"), "has a sign that is no part of a number: remove it, as sed 's/[$]//g' t.csv >NEW does"),
     (ROWS + "1,1,cheap\n", ("--target", "price"), '"cheap" in column 3, "price" is not a number'),
     (HEAD + "1,2,7\n2,2,7\n" * 9, ("--target", "price"), 'column 3, "price" is 7 in all 17 training rows: there is nothing to learn'),
 )
+
+
+def test_missing():
+    """The command that is printed leaves out the rows without a target, and no other."""
+    r = load(ROWS + "1,1,\n2,2,NA\n3,3,#N/A\n4,4,7.5\n", "--target", "price", code=7)
+    subprocess.run(re.search(r"remove all such rows, as (\S*python3 -c '[^']*' t.csv NEW) does", r.stderr)[1], shell=True, check=True)
+    with open("NEW") as f:
+        assert f.read() == ROWS + "4,4,7.5\n"
 
 
 @pytest.mark.parametrize("text, args, words", REFUSED, ids=range(len(REFUSED)))

@@ -228,7 +228,7 @@ def test_launch_first_moments(run_file):
     try:
         wait_until("the first steps", lambda: "checkpoint: kill" in log("orphans"))
         children = read(f"/proc/{job.pid}/task/{job.pid}/children").split()  # one passes on the output
-        os.kill(next(int(child) for child in children if read(f"/proc/{child}/comm") == "mpirun\n"), signal.SIGKILL)
+        os.kill(next(int(child) for child in children if read(f"/proc/{child}/comm") in ("mpirun\n", "prterun\n")), signal.SIGKILL)
         assert job.wait(60) == 137
         assert "warning: mpirun was ended by signal 9, Killed, and its ranks with it" in job.stdout.read()
     finally:

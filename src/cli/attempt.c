@@ -335,7 +335,7 @@ int shoal_attempt_end(const shoal_attempt *b, int code)
     result = or_one(code);
   } else if (other_job(b, status)) {
     say(b,
-        "%s: job %s has the run (%s), and this one has changed nothing there; srun ended with %d, for the reason "
+        "%s: job %s has the run now (%s), not this one; srun ended with %d, for the reason "
         "above; "
         "not requeued",
         b->dir, other_job(b, status), word_of(status, "state"), code);

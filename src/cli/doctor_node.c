@@ -63,9 +63,14 @@ static void judge_masks(const shoal_topo *t, shoal_findings *f)
   }
   if (crowded >= 0)
     shoal_find(f, "masks", SHOAL_NOTE, t->places[crowded].node, "more threads of ranks than cores: they take turns");
-  shoal_find(f, "masks", SHOAL_WELL, -1,
-             "read back from the kernel, as the placement says; %d of %d rank%s with cores of %s own", bound, t->size,
-             t->size == 1 ? "" : "s", t->size == 1 ? "its" : "their");
+  if (bound || t->size == 1)
+    shoal_find(f, "masks", SHOAL_WELL, -1,
+               "read back from the kernel, as the placement says; %d of %d rank%s with cores of %s own", bound, t->size,
+               t->size == 1 ? "" : "s", t->size == 1 ? "its" : "their");
+  else
+    shoal_find(f, "masks", SHOAL_NOTE, -1,
+               "read back from the kernel, as the placement says; no rank has cores of its own: those of a node share "
+               "its cores, unless srun --cpu-bind=cores binds them");
 }
 
 shoal_status shoal_doctor_masks(shoal_world *w, shoal_findings *f)

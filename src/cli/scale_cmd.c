@@ -52,9 +52,8 @@ typedef struct {
   shoal_args *args;
   shoal_study_request study;
   shoal_launcher_site site;
-  bool submit;  /* hand them to Slurm */
-  int cores;    /* of each rank of a Slurm job; 0: no such job */
-  int per_node; /* 0: nodes are as they are */
+  bool submit; /* hand them to Slurm */
+  int cores;   /* of each rank of a Slurm job; 0: no such job */
   bool allow_faults;
 } request;
 
@@ -109,11 +108,11 @@ static shoal_status parse_per_node(const char *text, request *q)
   if (!text) return SHOAL_OK;
   SHOAL_CHECK(shoal_parse_i64(text, &g) == SHOAL_OK && g >= 1 && g <= MOST_RANKS, SHOAL_ERR_USAGE,
               "--per-node %s: give the ranks of a node, as in --per-node 2", text);
-  q->per_node = (int)g;
+  q->study.per_node = (int)g;
   for (size_t i = 0; i < q->study.n_ranks; i++)
     SHOAL_CHECK(q->study.ranks[i] % g == 0 || q->study.ranks[i] < g, SHOAL_ERR_USAGE,
-                "--per-node %d: %d ranks do not fill nodes of %d; give other --ranks", q->per_node, q->study.ranks[i],
-                q->per_node);
+                "--per-node %d: %d ranks do not fill nodes of %d; give other --ranks", q->study.per_node,
+                q->study.ranks[i], q->study.per_node);
   return SHOAL_OK;
 }
 
@@ -142,7 +141,7 @@ static shoal_status choose_nodes(request *q)
   shoal_job_request r;
   char text[16];
   shoal_status st = shoal_job_request_read(q->args, &r);
-  if (st == SHOAL_OK && !q->per_node) {
+  if (st == SHOAL_OK && !q->study.per_node) {
     snprintf(text, sizeof text, "%d", shoal_job_request_per_node(&r));
     st = parse_per_node(text, q);
   }
@@ -228,7 +227,7 @@ static shoal_status choose_runs(const shoal_study *s, int ranks, const shoal_run
 static shoal_status describe_job(const request *q, const shoal_study *s, int ranks, const char *output, shoal_job *j,
                                  shoal_texts *kept)
 {
-  int per_node = q->per_node;
+  int per_node = q->study.per_node;
   j->nodes = SHOAL_MAX(ranks / per_node, 1);
   j->per_node = ranks / j->nodes;
   j->ranks = ranks;
@@ -328,10 +327,9 @@ static shoal_status rank_words(const request *q, const shoal_study_run *r, const
   SHOAL_TRY(shoal_texts_add(out, r->file));
   SHOAL_TRY(shoal_texts_add(out, "-q"));
   if (q->allow_faults) SHOAL_TRY(shoal_texts_add(out, "--allow-faults"));
-  if (!q->per_node) return SHOAL_OK;
-  int nodes = SHOAL_MAX(r->ranks / q->per_node, 1);
+  if (!r->nodes) return SHOAL_OK;
   SHOAL_TRY(shoal_texts_add(out, "--topo"));
-  return shoal_texts_take(out, shoal_strdup_printf("%dx%d", nodes, r->ranks / nodes));
+  return shoal_texts_take(out, shoal_strdup_printf("%dx%d", r->nodes, r->ranks / r->nodes));
 }
 
 static shoal_status start_run(const request *q, const shoal_study_run *r, const char *program, int *code)

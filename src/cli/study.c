@@ -77,6 +77,7 @@ static shoal_status list_runs(const shoal_study_request *q, const char *own_meth
       shoal_study_run *r = &s->runs[s->n++];
       r->method = q->methods.n ? q->methods.at[m] : own_method;
       r->ranks = q->ranks[k];
+      r->nodes = q->per_node ? SHOAL_MAX(r->ranks / q->per_node, 1) : 0;
       r->dir = shoal_strdup_printf("%s/%s-%d", s->dir, r->method, r->ranks);
       r->file = shoal_strdup_printf("%s.yaml", r->dir);
     }
@@ -149,15 +150,16 @@ static shoal_run_state state_of(const char *dir)
   return state;
 }
 
-/* Ranks of the last start; 0: not known. */
-static int placed_ranks(const char *dir)
+/* Ranks and nodes of the last start; 0: not known. */
+static void read_placement(const char *dir, int *ranks, int *nodes)
 {
   char *path = shoal_path_join(dir, "placement.json");
   json_t *j = NULL;
-  int ranks = shoal_path_exists(path) && shoal_json_read_file(path, &j) == SHOAL_OK ? shoal_json_int_of(j, "size") : 0;
+  bool read = shoal_path_exists(path) && shoal_json_read_file(path, &j) == SHOAL_OK;
+  *ranks = read ? shoal_json_int_of(j, "size") : 0;
+  *nodes = read ? shoal_json_int_of(j, "nodes") : 0;
   json_decref(j);
   free(path);
-  return ranks;
 }
 
 /* Of rows: the epochs that they are of, and the seconds that these took. */
@@ -185,9 +187,12 @@ void shoal_study_look(shoal_study_run *r)
   shoal_metrics m = { .n = 0 };
   r->state = state_of(r->dir);
   r->speed = r->wait_share = r->test_acc = r->time_s = NAN;
-  int placed = r->state == SHOAL_RUN_DONE ? placed_ranks(r->dir) : 0;
-  r->other_ranks = placed != r->ranks ? placed : 0;
-  if (r->state == SHOAL_RUN_DONE && !r->other_ranks && shoal_metrics_read(r->dir, &m) == SHOAL_OK) take_rows(&m, r);
+  int ranks = 0, nodes = 0;
+  if (r->state == SHOAL_RUN_DONE) read_placement(r->dir, &ranks, &nodes);
+  r->other_ranks = ranks != r->ranks ? ranks : 0;
+  r->other_nodes = r->nodes && nodes != r->nodes ? nodes : 0;
+  if (r->state == SHOAL_RUN_DONE && !r->other_ranks && !r->other_nodes && shoal_metrics_read(r->dir, &m) == SHOAL_OK)
+    take_rows(&m, r);
   shoal_metrics_free(&m);
 }
 
@@ -206,9 +211,11 @@ static void print_run(const shoal_study *s, const shoal_study_run *r, shoal_str 
   char time[32];
   char word[SHOAL_WORD];
   shoal_str_add(out, "%-12s %5d ", r->method, r->ranks);
-  if (r->other_ranks) {
-    shoal_str_add(out, "  done with %d rank%s, which is no row of this: rm -r %s, then the same command\n",
-                  r->other_ranks, r->other_ranks == 1 ? "" : "s", shoal_shell_word(r->dir, word));
+  if (r->other_ranks || r->other_nodes) {
+    int n = r->other_ranks ? r->other_ranks : r->other_nodes;
+    shoal_str_add(out, "  done %s %d %s%s, which is no row of this: rm -r %s, then the same command\n",
+                  r->other_ranks ? "with" : "on", n, r->other_ranks ? "rank" : "node", n == 1 ? "" : "s",
+                  shoal_shell_word(r->dir, word));
     return;
   }
   if (r->state != SHOAL_RUN_DONE || !isfinite(r->speed) || !base) {
@@ -216,7 +223,7 @@ static void print_run(const shoal_study *s, const shoal_study_run *r, shoal_str 
     return;
   }
   double gain = r->speed / base->speed;
-  shoal_str_add(out, "%10.0f %8.2f %9.1f %% %7.1f %%", r->speed, gain, 100 * gain * base->ranks / r->ranks,
+  shoal_str_add(out, "%10.0f %8.2f %9.1f %% %12.1f %%", r->speed, gain, 100 * gain * base->ranks / r->ranks,
                 100 * r->wait_share);
   if (isfinite(r->test_acc))
     shoal_str_add(out, " %8.2f %%", 100 * r->test_acc);
@@ -227,7 +234,7 @@ static void print_run(const shoal_study *s, const shoal_study_run *r, shoal_str 
 
 void shoal_study_print(const shoal_study *s, shoal_str *out)
 {
-  shoal_str_add(out, "%-12s %5s %10s %8s %11s %9s %10s  %s\n", "method", "ranks", "samples/s", "speed-up", "efficiency",
-                "waiting", "accuracy", "time");
+  shoal_str_add(out, "%-12s %5s %10s %8s %11s %14s %10s  %s\n", "method", "ranks", "samples/s", "speed-up",
+                "efficiency", "rank 0 waiting", "accuracy", "time");
   for (size_t i = 0; i < s->n; i++) print_run(s, &s->runs[i], out);
 }

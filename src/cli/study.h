@@ -12,12 +12,13 @@ typedef enum { SHOAL_RUN_NEW, SHOAL_RUN_BEGUN, SHOAL_RUN_DONE } shoal_run_state;
 
 typedef struct {
   const char *method; /* borrowed from the request */
-  int ranks;
-  char *file, *dir; /* its run file and its run folder */
+  int ranks, nodes;   /* nodes: that they are spread over; 0: as they are */
+  char *file, *dir;   /* its run file and its run folder */
   shoal_run_state state;
   /* of a run that is done, NAN where metrics.csv does not say */
   double speed, wait_share, test_acc, time_s; /* speed in samples/s; of all its attempts */
-  int other_ranks; /* that it was done with, if they are not `ranks`: it has no speed then; else 0 */
+  /* that it was done with, if they are not `ranks` and `nodes`: it has no speed then; else 0 */
+  int other_ranks, other_nodes;
 } shoal_study_run;
 
 typedef struct {
@@ -28,7 +29,8 @@ typedef struct {
   int *ranks;          /* [n_ranks] ascending */
   size_t n_ranks;
   bool weak;
-  int threads; /* of each rank; 0: as the run file says */
+  int per_node; /* ranks of a node; 0: nodes are as they are */
+  int threads;  /* of each rank; 0: as the run file says */
 } shoal_study_request;
 
 typedef struct {

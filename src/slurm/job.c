@@ -170,6 +170,8 @@ void shoal_job_script(const shoal_job *j, shoal_str *out)
 {
   shoal_str_add(out, "#!/usr/bin/env bash\n# %s on %d node%s, %d rank%s. Made by:\n#   %s\n", j->about, j->nodes,
                 j->nodes == 1 ? "" : "s", j->ranks, j->ranks == 1 ? "" : "s", j->made_by);
+  if ((j->words && j->words->n) || j->n_elements)
+    shoal_str_add(out, "# Its paths begin in the folder where that was given: by hand, sbatch it from there.\n");
   add_option(out, "job-name", j->name);
   add_option(out, "output", j->output);
   shoal_str_add(out, "#SBATCH --open-mode=append\n");

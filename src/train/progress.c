@@ -1,4 +1,5 @@
 /* Progress output of a run: a header, a live line or log lines, a line per epoch, and the result table. */
+#include "base/env.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pause.h"
@@ -70,13 +71,14 @@ static void warn_of_idle(const shoal_session *s)
 /* Started by hand in an allocation for more: allowed, but seldom meant. */
 static void warn_of_alone(const shoal_session *s)
 {
-  int tasks = shoal_allocation_tasks();
+  int tasks = shoal_allocation_tasks(),
+      nodes = shoal_in_allocation() ? shoal_env_int(NULL, "SLURM_JOB_NUM_NODES", 1) : 0;
   bool meant = shoal_config_bool(s->world.config, "run.allow_singletons");
-  if (tasks <= 1 || meant || shoal_world_size(s->run.world) > 1 || shoal_world_launched()) return;
+  if ((tasks <= 1 && nodes <= 1) || meant || shoal_world_size(s->run.world) > 1 || shoal_world_launched()) return;
   shoal_warn(
-      "this allocation has %d tasks and this is one rank: `shoal launch` in place of `shoal train` starts them all; if "
+      "this allocation has %d %s and this is one rank: `shoal launch` in place of `shoal train` starts them all; if "
       "one is meant, set run.allow_singletons",
-      tasks);
+      tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes");
 }
 
 /* ", device auto: no NVIDIA driver is loaded on this host": what it took, and why; "" if the run file says it. */

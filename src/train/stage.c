@@ -86,8 +86,12 @@ static shoal_status refuse_folder(const char *dir, shoal_status st)
 static shoal_status make_folder(const char *dir)
 {
   struct stat s;
-  char word[SHOAL_WORD], *above = shoal_strdup_printf("%.*s", (int)(shoal_path_base(dir) - dir - 1), dir);
+  char host[SHOAL_HOST_NAME], word[SHOAL_WORD],
+      *above = shoal_strdup_printf("%.*s", (int)(shoal_path_base(dir) - dir - 1), dir);
+  bool new = !shoal_path_exists(above);
   shoal_status st = shoal_make_dirs(above);
+  if (st == SHOAL_OK && new)
+    shoal_info("data.stage: there was no folder %s on host %s, so it was made", above, shoal_host_name(host));
   free(above);
   if (st == SHOAL_OK && mkdir(dir, 0700) != 0 && errno != EEXIST) st = shoal_io_fault("make the folder", dir, errno);
   if (st != SHOAL_OK) return refuse_folder(dir, st);

@@ -318,6 +318,8 @@ def test_disk_stage(glyphs, disk):
         return r
 
     folder = f"local/shoal-{os.geteuid()}"
+    told = ["no folder new on host" in train(1, name, *args, *sets(data__stage="new")).stdout for name in ("new", "known")]
+    assert told == [True, False], told
     copy, first = staged("a", copied=True)
     shoal("ckpt", "diff", newest("plain"), newest("a"))
     with open(f"{folder}/.{os.path.basename(copy)}.tmp-elsewhere-1", "w") as f:

@@ -708,6 +708,8 @@ def test_singletons(glyphs):
     for name, env in (("script", job), ("shell", shell)):
         r = train(1, name, *base, env=env)
         assert r.stderr.count("this allocation has 4 tasks and this is one rank: `shoal launch` in place of") == 1, r.stderr
+    r = train(1, "nodes", *base, env={"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "2"})  # salloc -N2
+    assert r.stderr.count("this allocation has 2 nodes and this is one rank: `shoal launch` in place of") == 1, r.stderr
     for name, env, more in (("one", {**job, "SLURM_NTASKS": "1"}, ()), ("meant", job, sets(run__allow_singletons="true")),
                             ("task", {**shell, "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1"}, ())):
         assert "this allocation" not in train(1, name, *base, *more, env=env).stderr, name

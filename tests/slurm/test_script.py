@@ -72,7 +72,7 @@ def test_script():
     # Another job has the run and goes on: what its status says is not this one's end.
     for state, code in (("running", 3), ("stopped", 75)):
         r = script(code, 0, STATE=state, CODE=code, STEP=33, WHOSE='"78"')
-        assert f"runs/stub: job 78 has the run ({state}), and this one has changed nothing there; srun ended with {code}" in r.stdout, r.stdout
+        assert f"runs/stub: job 78 has the run now ({state}), not this one; srun ended with {code}" in r.stdout, r.stdout
     r = script(75, 1, STATE="stopped", CODE=75, STEP=40, DISABLED=1)
     assert "could not be requeued" in r.stdout, r.stdout
     # scancel and a preemption send TERM to this process, too; a signal that means only a pause does not end the job.

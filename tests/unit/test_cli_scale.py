@@ -61,6 +61,11 @@ def test_study(work):
     again = scale("--ranks", "1,2", "--methods", "sync,local-sgd", "--per-node", 2)
     assert again.stdout.count("done already") == 4 and table(again.stdout) == rows
     assert before == {name: os.stat(f"{FOLDER}/{name}").st_mtime_ns for name in os.listdir(FOLDER)}
+    # Runs on other nodes than those of a row are none of it.
+    other = scale("--ranks", "1,2", "--methods", "sync,local-sgd", "--per-node", 1).stdout
+    for method in ("sync", "local-sgd"):
+        assert f"done on 1 node, which is no row of this: rm -r {FOLDER}/{method}-2, then the same command\n" in other, other
+    assert set(table(other)) >= {("sync", 1), ("local-sgd", 1)} and " 1.00 " in other, other
 
     # The same weights as of the run by hand.
     run([program(), "train", "-q", *sets(data__file="data.h5", data__global_batch=8, model__name="mlp", model__widths="[4]",

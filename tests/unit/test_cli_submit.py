@@ -81,6 +81,7 @@ def test_script(work):
     assert "job 101: run.yaml on 4 nodes, 8 ranks\nscript runs/it/job.sbatch, log runs/it/job-101.log; shoal status runs/it\n" in r.stdout
     assert "\nit  " in shoal("status").stdout and json.loads(shoal("status", "--json").stdout)["runs"][0]["job"] == "101"
     run(["bash", "-n", "runs/it/job.sbatch"])
+    assert "\n# Its paths begin in the folder where that was given: by hand, sbatch it from there.\n" in text
     # What it was made by makes it again; --print writes nothing.
     command = shlex.split(text.splitlines()[2].removeprefix("#   "))
     shutil.rmtree("runs")

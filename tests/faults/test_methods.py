@@ -29,7 +29,7 @@ def test_methods_moved(glyphs, method):
             assert_one_error(train(ranks, name, *args, code=2), "method ab needs two groups", "method.mode to only-b")
             continue
         r = train(ranks, name, *args)
-        assert f"the layout changed: 4 ranks (4, method {method}) then, {ranks} ranks" in r.stdout, r.stdout
+        assert f"the layout changed: 4 ranks (4, method {method}) then, {ranks} rank{'s' * (ranks > 1)} (" in r.stdout, r.stdout
         assert "the sample order" in r.stdout and "optimizer state" in r.stdout, r.stdout
         assert (metrics(name)[-1]["step"], metrics(name)[-1]["epoch"]) == ("27", "3"), f"{ranks}: {metrics(name)}"
         if method == "sync":

@@ -266,11 +266,14 @@ static shoal_status check_order(const shoal_dataset *d, const char *name, const 
                      : shoal_strdup_printf("y[n].T");
   const rewrite how = { .read = "[()]", .first = "", .value = value, .last = "" };
   char *command = rewrite_command(d->path, names, n, &how);
-  shoal_status st = SHOAL_FAIL(
-      SHOAL_ERR_IO,
-      "%s: /%s has %" PRIu64 " labels, which is the last dimension of /%s and not the first, as MATLAB writes arrays; "
-      "turn them: %s",
-      d->path, name, labels, x_name, command);
+  shoal_str shape = { 0 };
+  for (int i = 0; i < x.ndim; i++) shoal_str_add(&shape, "%s%" PRIu64, i ? ", " : "", x.dims[i]);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s: /%s has %" PRIu64 " labels, and /%s is [%s]: %" PRIu64
+                               " is its last dimension and not the first, as MATLAB "
+                               "writes arrays; turn them: %s",
+                               d->path, name, labels, x_name, shape.text, labels, command);
+  shoal_str_free(&shape);
   free(command);
   free(value);
   free(y_list);

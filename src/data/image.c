@@ -64,7 +64,7 @@ static shoal_status open_file(const char *path, file *f)
 
 static shoal_status damaged(const file *f, const char *words)
 {
-  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged or cut short: %s; get it again, or remove it", f->path, words);
+  return SHOAL_FAIL(SHOAL_ERR_IO, "%s is damaged or cut short: %s", f->path, words);
 }
 
 /* ---- Exif ---- */

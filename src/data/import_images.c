@@ -76,6 +76,8 @@ typedef struct {
   char *loop; /* the first link to a folder that holds it, or NULL */
   size_t loops;
   char *table;         /* a table beside the folders of the classes, or NULL */
+  shoal_texts damaged; /* paths of images that cannot be read */
+  shoal_error damage;  /* why the first of them cannot */
   shoal_str odd_words; /* "a/1.jpg: Corrupt JPEG data; a/2.jpg: ...", of the first SHOWN of these */
 } images;
 
@@ -92,6 +94,7 @@ static void close_images(images *m)
   free(m->system);
   free(m->loop);
   free(m->table);
+  shoal_texts_free(&m->damaged);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
   shoal_texts_free(&m->like.names);
@@ -237,12 +240,47 @@ static bool is_converted(const char *path)
   return found;
 }
 
+/* Images that cannot be read are told together: the others are looked at, too. */
+static shoal_status note_damaged(images *m, const char *path, shoal_status st)
+{
+  if (st != SHOAL_ERR_IO) return st;
+  shoal_error_keep(&m->damage, st);
+  return shoal_texts_add(&m->damaged, path);
+}
+
+/* The cure takes them out of the folder, and overwrites nothing. */
+static shoal_status refuse_damaged(const images *m)
+{
+  enum { MOST = 40 }; /* in a command */
+  const char *base = shoal_path_base(m->folder);
+  const bool own = base[0] == '\0' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0;
+  const size_t n = m->damaged.n, rest = n - SHOAL_MIN(n, (size_t)MOST);
+  char *place = shoal_strdup_printf(own ? "%s/../damaged" : "%s-damaged", m->folder), more[64] = "";
+  shoal_str command = { 0 };
+  shoal_str_add(&command, "mkdir -p ");
+  shoal_str_add_word(&command, place);
+  shoal_str_add(&command, " && mv --backup=numbered -t ");
+  shoal_str_add_word(&command, place);
+  for (size_t i = 0; i < n - rest; i++) {
+    shoal_str_add(&command, " ");
+    shoal_str_add_word(&command, m->damaged.at[i]);
+  }
+  if (n > 1) snprintf(more, sizeof more, "; %zu more cannot be read", n - 1);
+  shoal_status st = shoal_error_append(shoal_error_put(&m->damage), "%s; get %s again, or leave %s out: %s%s", more,
+                                       n > 1 ? "them" : "it", n > 1 ? "them" : "it", command.text,
+                                       rest ? ", and once more for the rest" : "");
+  shoal_str_free(&command);
+  free(place);
+  return st;
+}
+
 /* A file in a folder of a class; its class gets its number later. */
 static shoal_status add_file(images *m, class_folder *f, const char *path)
 {
   char word[SHOAL_WORD];
   shoal_image i;
-  SHOAL_TRY(shoal_image_look(path, &i));
+  shoal_status st = shoal_image_look(path, &i);
+  if (st != SHOAL_OK) return note_damaged(m, path, st);
   if (i.width == 0) {
     if (is_converted(path)) return SHOAL_OK;
     if (f->others++ == 0) f->other = shoal_strdup_printf("%s", path);
@@ -999,7 +1037,9 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
   for (size_t i = 0; i < m->files.n; i++) named &= !strchr(m->files.at[i], '\n');
   for (size_t i = 0; i < m->files.n; i++) {
     char odd[128];
-    SHOAL_TRY_GOTO(st, shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd), done);
+    st = shoal_image_read(m->files.at[i], f, planes, odd, sizeof odd);
+    if (st != SHOAL_OK) SHOAL_TRY_GOTO(st, note_damaged(m, m->files.at[i], st), done);
+    if (m->damaged.n) continue; /* no data set is made any more */
     if (odd[0] && m->odd.n < SHOWN) shoal_str_add(&m->odd_words, "%s%s: %s", m->odd.n ? "; " : "", m->files.at[i], odd);
     if (odd[0]) note(&m->odd, m->files.at[i]);
     const shoal_split split = m->test[i] ? SHOAL_TEST : SHOAL_TRAIN;
@@ -1007,7 +1047,8 @@ static shoal_status write_images(images *m, const shoal_import_args *a, const ch
     if (named) shoal_data_writer_name(w, split, file + strspn(file, "/"));
     SHOAL_TRY_GOTO(st, shoal_data_writer_add(w, split, 1, planes, &m->y[i]), done);
   }
-  st = shoal_data_writer_commit(w, classes, class_names.len ? class_names.text : NULL);
+  st = m->damaged.n ? refuse_damaged(m)
+                    : shoal_data_writer_commit(w, classes, class_names.len ? class_names.text : NULL);
 done:
   shoal_data_writer_destroy(w);
   shoal_str_free(&class_names);
@@ -1059,7 +1100,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   }
   SHOAL_TRY_GOTO(st, collect(a, a->sources[0], &m, &by_folder), done);
   if (m.files.n == 0) {
-    st = refuse_without_images(&m, a->sources[0]);
+    st = m.damaged.n ? refuse_damaged(&m) : refuse_without_images(&m, a->sources[0]);
     goto done;
   }
   SHOAL_TRY_GOTO(st, name_classes(&m), done);

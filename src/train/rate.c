@@ -38,7 +38,9 @@ static shoal_status old_rate(const shoal_session *s, const char *resolved, doubl
   SHOAL_TRY(shoal_run_recall_schedule(resolved, &c));
   shoal_status st = shoal_lr_configure(c, (double)shoal_config_int(c, "run.epochs"), &schedule);
   bool over = st == SHOAL_OK && schedule.kind == SHOAL_LR_COSINE && epoch >= schedule.epochs;
-  if (over) epoch = schedule.epochs - 1 / (double)s->run.steps_per_epoch;
+  if (over) /* where its last step began, which may have been a short one */
+    epoch = schedule.epochs - 1 +
+            (double)((s->run.steps_per_epoch - 1) * s->run.global_batch) / (double)s->run.epoch_samples;
   if (st == SHOAL_OK) *out = shoal_lr_at(&schedule, &s->model.plateau, epoch);
   shoal_config_destroy(c);
   return st;

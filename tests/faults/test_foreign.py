@@ -170,7 +170,7 @@ def test_matlab(x, column):
         for split, rows in (("train", slice(TRAIN)), ("test", slice(TRAIN, N))):
             f[f"X_{split}"], f[f"y_{split}"] = x[rows].T, y[..., rows]
     r = shoal("data", "inspect", "a.h5", code=7)
-    assert_one_error(r, "a.h5: /y_train has 30 labels, which is the last dimension of /X_train and not the first, as MATLAB writes")
+    assert_one_error(r, "a.h5: /y_train has 30 labels, and /X_train is [", "30 is its last dimension and not the first, as MATLAB writes")
     run_cure(r)
     assert "3 classes" in shoal("data", "inspect", "a.h5").stdout
     shoal("data", "repack", "a.h5", "-o", "b.h5")

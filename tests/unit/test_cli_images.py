@@ -329,7 +329,27 @@ def test_images_harmless_warnings():
         assert np.array_equal(made()[0][0], pixels(1, 5, 6, 3).transpose(2, 0, 1))
     damaged = png(pixels(1, 5, 6, 3), extra=extra)
     put("other/a/1.png", damaged[:-20] + bytes([damaged[-20] ^ 1]) + damaged[-19:])  # in the pixels, too
-    assert_one_error(load("images", "other", code=7), "other/a/1.png is damaged or cut short: IDAT", "get it again, or remove it")
+    assert_one_error(load("images", "other", code=7), "other/a/1.png is damaged or cut short: IDAT",
+                     "get it again, or leave it out: mkdir -p other-damaged && mv --backup=numbered -t other-damaged other/a/1.png")
+
+
+@pytest.mark.parametrize("folder", ("set", "set/", "."))
+def test_images_damaged(folder):
+    """All images that are cut are told at once, in their pixels or their heads, and the command takes them out, though two have one
+    name; nothing is lost."""
+    images_of("set/a", "set/b")
+    if folder == ".":
+        os.mkdir("above"), os.rename("set", "above/set"), os.chdir("above/set")
+    at = "" if folder == "." else "set/"
+    put(f"{at}a/7.jpg", COLOUR_JPEG[:-40])
+    put(f"{at}b/7.jpg", COLOUR_JPEG[:-40])
+    put(f"{at}b/8.png", png(pixels(1, 5, 6, 3))[:20])
+    r = load("images", folder, code=7)
+    assert_one_error(r, "is damaged or cut short: ", "; 2 more cannot be read; get them again, or leave them out: mkdir -p ")
+    run(["bash", "-c", re.search("leave them out: (.*)", r.stderr)[1]], base=PLAIN_ENV)
+    load("images", folder, "--test-share", "0")
+    apart = "../damaged" if folder == "." else "set-damaged" if folder == "set" else "set/../damaged"
+    assert sorted(os.listdir(apart)) == ["7.jpg", "7.jpg.~1~", "8.png"] and len(made()[1]) == 8
 
 
 OTHERS = ((b"GIF89a", " but a GIF image: left out; mogrify -format png set/a/0 makes a PNG"), (b"", "is empty: left out; get it again"),

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "data/image.h"
+#include "data/images_table.h"
 #include "data/labels.h"
 #include "data/like.h"
 #include "data/python.h"
@@ -75,7 +76,7 @@ typedef struct {
   size_t systems;
   char *loop; /* the first link to a folder that holds it, or NULL */
   size_t loops;
-  char *table;         /* a table beside the folders of the classes, or NULL */
+  shoal_texts tables;  /* paths of those beside the folders of the classes */
   shoal_texts damaged; /* paths of images that cannot be read */
   shoal_error damage;  /* why the first of them cannot */
   shoal_str odd_words; /* "a/1.jpg: Corrupt JPEG data; a/2.jpg: ...", of the first SHOWN of these */
@@ -93,7 +94,7 @@ static void close_images(images *m)
   shoal_str_free(&m->odd_words);
   free(m->system);
   free(m->loop);
-  free(m->table);
+  shoal_texts_free(&m->tables);
   shoal_texts_free(&m->damaged);
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
@@ -362,17 +363,6 @@ static bool is_table(const char *name)
   return end && (strcasecmp(end, ".csv") == 0 || strcasecmp(end, ".tsv") == 0);
 }
 
-/* What makes folders of classes of a table whose first two columns are file and class.  Caller frees. */
-static char *folders_command(const images *m, const char *folder)
-{
-  char table[SHOAL_WORD], files[SHOAL_WORD];
-  const char *comma = strcasecmp(strrchr(m->table, '.'), ".csv") == 0 ? "," : "$'\\t'";
-  return shoal_strdup_printf(
-      "tail -n +2 %s | tr -d '\\r' | while IFS=%s read -r f c _; do mkdir -p NEW/\"$c\"; cp %s/\"$f\" "
-      "NEW/\"$c\"; done",
-      shoal_shell_word(m->table, table), comma, shoal_shell_word(folder, files));
-}
-
 static bool is_image(const char *path)
 {
   shoal_image look;
@@ -391,10 +381,9 @@ static shoal_status find_strays(images *m, const char *folder)
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *path = shoal_path_join(folder, files.at[i]);
     const bool image = is_image(path);
+    if (!image && is_table(files.at[i])) st = shoal_texts_add(&m->tables, path);
     if (image && m->strays++ == 0)
       m->stray = path;
-    else if (!image && !m->table && is_table(files.at[i]))
-      m->table = path;
     else
       free(path);
   }
@@ -443,13 +432,13 @@ static shoal_status are_named_by_class(const char *folder, bool *out)
   return st;
 }
 
-static shoal_status refuse_flat(images *m, const char *folder)
+static shoal_status refuse_flat(const images *m, const char *folder)
 {
   char word[SHOAL_WORD];
   bool named = false;
-  SHOAL_TRY(find_strays(m, folder));
-  if (!m->table) SHOAL_TRY(are_named_by_class(folder, &named));
-  char *command = m->table ? folders_command(m, folder) : NULL;
+  char *command = shoal_images_table_command(&m->tables);
+  const bool listed = command != NULL;
+  if (!listed) SHOAL_TRY(are_named_by_class(folder, &named));
   if (named)
     command =
         shoal_strdup_printf("for f in %s/*; do c=$(basename \"$f\" | sed -E 's/[ ._-]*[(]?[0-9]+[)]?[.][^.]*$//'); "
@@ -459,10 +448,10 @@ static shoal_status refuse_flat(images *m, const char *folder)
                                "%s has no folders: a folder of images has one for each class, move the images into "
                                "these (all into one if they are "
                                "to be predicted)%s%s%s%s",
-                               folder, m->table ? "; if the first two columns of " : "", m->table ? m->table : "",
-                               m->table  ? " are file and class: "
-                               : command ? "; if their names begin with the class: "
-                                         : "",
+                               folder, listed ? "; by " : "", listed ? m->tables.at[0] : "",
+                               listed  ? ": "
+                               : named ? "; if their names begin with the class: "
+                                       : "",
                                command ? command : "");
   free(command);
   return st;
@@ -487,7 +476,10 @@ static shoal_status add_split(images *m, const char *folder, bool test)
 {
   shoal_texts here = { 0 };
   shoal_status st = list_folder(folder, FOLDERS, &here);
-  if (st == SHOAL_OK && here.n == 0) st = refuse_flat(m, folder);
+  const bool flat = st == SHOAL_OK && here.n == 0;
+  if (flat && m->like.path) return add_folder(m, shoal_strdup_printf("%s", folder), test); /* to be predicted */
+  if (flat) st = find_strays(m, folder);
+  if (flat && st == SHOAL_OK) st = refuse_flat(m, folder);
   for (size_t i = 0; st == SHOAL_OK && i < here.n; i++) st = add_folder(m, shoal_path_join(folder, here.at[i]), test);
   shoal_texts_free(&here);
   if (st == SHOAL_OK) st = find_systems(m, folder);
@@ -613,6 +605,50 @@ static shoal_status keep_splits(const shoal_import_args *a, const char *folder, 
   return st;
 }
 
+/* Whether all folders are called as splits, and hold images themselves. */
+static shoal_status are_flat_splits(const char *folder, const shoal_texts *inside, bool *out)
+{
+  bool trains = false;
+  *out = false;
+  for (size_t i = 0; i < inside->n; i++) {
+    if (!shoal_import_names_split(inside->at[i])) return SHOAL_OK;
+    trains |= shoal_import_trains(inside->at[i]);
+  }
+  for (size_t i = 0; i < inside->n && trains && !*out; i++) {
+    size_t n;
+    char *path = shoal_path_join(folder, inside->at[i]);
+    shoal_status st = count_images(path, &n);
+    free(path);
+    SHOAL_TRY(st);
+    *out = n > 0;
+  }
+  return SHOAL_OK;
+}
+
+/* Tables may lie beside the splits, or in them. */
+static shoal_status refuse_flat_splits(images *m, const char *folder, const shoal_texts *inside)
+{
+  SHOAL_TRY(find_strays(m, folder));
+  for (size_t i = 0; i < inside->n; i++) {
+    char *path = shoal_path_join(folder, inside->at[i]);
+    shoal_status st = find_strays(m, path);
+    free(path);
+    SHOAL_TRY(st);
+  }
+  char *command = shoal_images_table_command(&m->tables);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s has folders called as splits, whose images lie in no folder of a class, the first "
+                               "is %s: each split has a folder "
+                               "for each class%s%s%s%s",
+                               folder, m->stray, command ? "; by " : "", command ? m->tables.at[0] : "",
+                               !command          ? ""
+                               : m->tables.n > 1 ? " and others: "
+                                                 : ": ",
+                               command ? command : "");
+  free(command);
+  return st;
+}
+
 /* Folders called train and test or val are splits, and everything else is a class. */
 static shoal_status collect(const shoal_import_args *a, const char *folder, images *m, bool *by_name_out)
 {
@@ -621,10 +657,12 @@ static shoal_status collect(const shoal_import_args *a, const char *folder, imag
   shoal_import_roles roles = { 0 };
   shoal_status st;
   SHOAL_TRY_GOTO(st, list_folder(folder, FOLDERS, &inside), done);
-  bool trains;
+  bool trains, flat;
   SHOAL_TRY_GOTO(st, has_splits(folder, &inside, &trains), done);
   m->folder = folder;
   m->splits = trains;
+  SHOAL_TRY_GOTO(st, are_flat_splits(folder, &inside, &flat), done);
+  if (flat && !trains) SHOAL_TRY_GOTO(st, refuse_flat_splits(m, folder, &inside), done);
   if (trains) SHOAL_TRY_GOTO(st, keep_splits(a, folder, &inside), done);
   splits.sources = (const char *const *)inside.at;
   splits.n_sources = inside.n;
@@ -900,10 +938,11 @@ static void warn_unseen(const images *m)
                first->path, first->inside, more, flatten);
   free(flatten);
   if (m->strays > 1) snprintf(more, sizeof more, " and %zu more images are", m->strays - 1);
-  if (m->table) {
-    char *command = folders_command(m, m->n_folders == 1 ? m->folders[0].path : m->folder);
-    shoal_warn("%s is not read, classes are the names of folders; if its first two columns are file and class: %s",
-               m->table, command);
+  if (m->tables.n) {
+    char *command = shoal_images_table_command(&m->tables);
+    shoal_warn("%s%s not read, classes are the names of folders%s%s", m->tables.at[0],
+               m->tables.n > 1 ? " and other tables are" : " is", command ? "; folders of its classes: " : "",
+               command ? command : "");
     free(command);
   }
   if (m->strays) shoal_warn("%s%s in no folder of a class: left out", m->stray, m->strays > 1 ? more : " is");

@@ -487,19 +487,48 @@ def test_images_multi_picture():
     assert np.array_equal(x[0], x[1])
 
 
+def by_table(r):
+    """Types the command of a message, and gives what it made."""
+    subprocess.run(["bash", "-c", re.search("[^ ]*python3 -c .*", r.stderr)[0]], check=True)
+    return {d: sorted(f) for d, _, f in os.walk("NEW") if f}
+
+
 def test_images_table():
     """A table beside the images is not read, which is told; where there are no folders, too, and the command makes them."""
     for n in range(6):
         put(f"flat/{n}.png", png(pixels(n, 4, 4)))
     put("flat/labels.csv", b"file,class\r\n" + b"".join(b"%d.png,%s\r\n" % (n, (b"cat", b"a dog")[n % 2]) for n in range(6)))
     r = load("images", "flat", code=7)
-    assert_one_error(r, "flat has no folders", "if the first two columns of flat/labels.csv are file and class: tail ")
-    subprocess.run(["bash", "-c", r.stderr[r.stderr.index("tail "):].strip()], check=True)
+    assert_one_error(r, "flat has no folders", "; by flat/labels.csv: ")
+    assert by_table(r) == {"NEW/cat": ["0.png", "2.png", "4.png"], "NEW/a dog": ["1.png", "3.png", "5.png"]}
     assert "labels.csv" not in load("images", "NEW", "--test-share", "0").stderr
     assert names() == (["a dog", "cat"], 2)
     assert sorted(made()[0][made()[1] == 0].tolist()) == sorted(pixels(n, 4, 4)[None].tolist() for n in (1, 3, 5))
     put("NEW/train.csv", b"file,class\n")
-    assert "NEW/train.csv is not read, classes are the names of folders" in load("images", "NEW").stderr
+    assert "NEW/train.csv is not read, classes are the names of folders\n" in load("images", "NEW").stderr
+
+
+@pytest.mark.parametrize("where", ("absolute", "table", "working", "split"))
+@pytest.mark.parametrize("inside", (False, True))
+def test_images_tables_of_splits(where, inside):
+    """Splits without folders of classes, with a table each, beside or in them, whose first column counts and whose files are named from
+    anywhere; folders called train and test are never classes."""
+    at = {"absolute": lambda s: f"{os.getcwd()}/set/{s}/", "working": lambda s: f"set/{s}/", "split": lambda s: "",
+          "table": lambda s: "" if inside else f"{s}/"}[where]
+    for split, count in (("train", 8), ("test", 4)):
+        for n in range(count):
+            put(f"set/{split}/{n}.png", png(pixels(n, 4, 4)))
+        rows = "".join(f"{7 * n % 5},{at(split)}{n}.png,{n % 2}\n" for n in range(count))
+        put(f"set/{split}/labels.csv" if inside else f"set/{split}.csv", f",{split}_samples,{split}_labels\n{rows}".encode())
+    r = load("images", "set", code=7)
+    assert_one_error(r, "set has folders called as splits, whose images lie in no folder of a class, the first is set/test/0.png")
+    assert by_table(r) == {"NEW/train/0": ["0.png", "2.png", "4.png", "6.png"], "NEW/train/1": ["1.png", "3.png", "5.png", "7.png"],
+                           "NEW/test/0": ["0.png", "2.png"], "NEW/test/1": ["1.png", "3.png"]}
+    load("images", "NEW")
+    assert names() == (["0", "1"], 2) and len(made("test")[1]) == 4
+    for name in ("train", "test"):
+        os.remove(f"set/{name}/labels.csv" if inside else f"set/{name}.csv")
+    assert_one_error(load("images", "set", code=7), "each split has a folder for each class")
 
 
 def test_folders_that_look_alike():
@@ -591,6 +620,8 @@ def test_images_like_labels():
     os.rename("t.h5", "like.h5")
     r = load("images", "all", "--like", "like.h5")
     assert "all/some is no class of like.h5: its images have no labels" in r.stdout and names() == (["?"], 1)
+    r = load("images", "all/some", "--like", "like.h5")  # the images themselves
+    assert "all/some is no class of like.h5: its images have no labels" in r.stdout and names() == (["?"], 1) and len(made()[1]) == 2
     put("t.h5", b"an older file")
     for folder, words in (("near", 'near/cats has 2 images, but like.h5 has no such class (did you mean "cat"?)'),
                           ("other", 'other/cow has 2 images, but like.h5 has no such class')):

@@ -1,0 +1,172 @@
+/* See images_table.h. */
+#include "data/images_table.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "data/csv.h"
+#include "data/csv_layout_impl.h"
+#include "data/data_impl.h"
+#include "data/python.h"
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum { ROWS = 20 /* that are looked at */ };
+
+typedef struct {
+  const char *path; /* of the table */
+  char *base;       /* folder that the names of its files are relative to */
+  char separator;
+  size_t file, label; /* columns */
+  bool found;
+} listing;
+
+/* What a column holds in the rows that are looked at. */
+typedef struct {
+  char *name;
+  size_t files[3], rows, numbers; /* files: rows that name one, by folder */
+  long last;                      /* row number so far */
+} content;
+
+/* The folders that names may be relative to, the working folder first.  Caller frees each. */
+static void list_bases(const char *table, char *base[3])
+{
+  const char *name = shoal_path_base(table), *dot = strrchr(name, '.');
+  base[0] = shoal_strdup_printf(".");
+  base[1] = shoal_strdup_printf("%.*s", name > table ? (int)(name - table - 1) : 1, name > table ? table : ".");
+  base[2] = shoal_strdup_printf("%.*s", (int)((dot ? dot : name + strlen(name)) - table), table);
+}
+
+static bool is_file(const char *path)
+{
+  struct stat s;
+  return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+static void look_at(content *c, const char *text, char *const base[3])
+{
+  char *end;
+  const long number = strtol(text, &end, 10);
+  c->numbers += *text && !*end && (c->rows == 0 || number == c->last + 1);
+  c->last = number;
+  for (int b = 0; b < 3 && *text; b++) {
+    char *path = text[0] == '/' ? shoal_strdup_printf("%s", text) : shoal_path_join(base[b], text);
+    c->files[b] += is_file(path);
+    free(path);
+  }
+  c->rows++;
+}
+
+static bool is_row_number(const content *c)
+{
+  return !*c->name || strncasecmp(c->name, "unnamed", 7) == 0 || c->numbers == c->rows;
+}
+
+static void choose(const content *column, size_t n, char *const base[3], listing *out)
+{
+  bool named = false;
+  int b = 0;
+  size_t labels = 0;
+  for (size_t k = 0; k < n && !out->found; k++)
+    for (b = 0; b < 3; b++)
+      if (column[k].rows && column[k].files[b] == column[k].rows) {
+        out->found = true;
+        out->file = k;
+        break;
+      }
+  if (!out->found) return;
+  out->base = shoal_strdup_printf("%s", base[b]);
+  for (size_t k = 0; k < n; k++) {
+    const bool called = shoal_csv_is_label_name(column[k].name);
+    if (k == out->file || (named && !called) || (!called && is_row_number(&column[k]))) continue;
+    named |= called;
+    out->label = k;
+    labels++;
+  }
+  out->found = labels > 0;
+}
+
+static shoal_status read_rows(shoal_csv *c, char *const base[3], listing *out)
+{
+  content *column = NULL;
+  bool end;
+  SHOAL_TRY(shoal_csv_next(c, &end));
+  const size_t n = end ? 0 : c->n;
+  SHOAL_TRY(SHOAL_ALLOC(n + 1, &column));
+  for (size_t k = 0; k < n; k++) column[k].name = shoal_strdup_printf("%s", c->fields[k].text);
+  shoal_status st = SHOAL_OK;
+  for (size_t row = 0; row < ROWS && st == SHOAL_OK && !end; row++) {
+    st = shoal_csv_next(c, &end);
+    if (st != SHOAL_OK || end || c->n != n) break;
+    for (size_t k = 0; k < n; k++) look_at(&column[k], c->fields[k].text, base);
+  }
+  if (st == SHOAL_OK) choose(column, n, base, out);
+  for (size_t k = 0; k < n; k++) free(column[k].name);
+  free(column);
+  return st;
+}
+
+/* A table that cannot be read is none that helps. */
+static void read_table(const char *path, listing *out)
+{
+  char *text = NULL, *base[3];
+  size_t n;
+  shoal_csv c;
+  shoal_error ignored;
+  shoal_csv_dialect dialect = { .separator = strcasecmp(strrchr(path, '.'), ".tsv") == 0 ? '\t' : '\0' };
+  *out = (listing){ .path = path };
+  list_bases(path, base);
+  shoal_status st = shoal_read_file(path, &text, &n);
+  if (st == SHOAL_OK) st = shoal_csv_find_separator(path, text, n, &dialect);
+  if (st == SHOAL_OK) {
+    shoal_csv_init(&c, path, text, n, dialect);
+    st = read_rows(&c, base, out);
+    shoal_csv_fini(&c);
+  }
+  if (st != SHOAL_OK) shoal_error_take(&ignored);
+  out->separator = dialect.separator;
+  free(text);
+  for (int b = 0; b < 3; b++) free(base[b]);
+}
+
+/* "train/", "test/", of the table's own name or its folder's, or "". */
+static const char *split_of(const char *path)
+{
+  const char *name = shoal_path_base(path);
+  char *folder = shoal_strdup_printf("%.*s", (int)(name - path), path);
+  while (folder[0] && folder[strlen(folder) - 1] == '/') folder[strlen(folder) - 1] = '\0';
+  const char *by = shoal_import_names_split(name) ? name : shoal_path_base(folder);
+  const char *split = !shoal_import_names_split(by) ? "" : shoal_import_trains(by) ? "train/" : "test/";
+  free(folder);
+  return split;
+}
+
+char *shoal_images_table_command(const shoal_texts *tables)
+{
+  static const char *const needs[] = { NULL };
+  char word[SHOAL_WORD], base[SHOAL_WORD];
+  shoal_str list = { 0 };
+  shoal_python python;
+  bool splits = true;
+  for (size_t i = 0; i < tables->n; i++) splits &= *split_of(tables->at[i]) != '\0';
+  for (size_t i = 0; i < tables->n; i++) {
+    listing t;
+    read_table(tables->at[i], &t);
+    if (t.found)
+      shoal_str_add(&list, "%s(%s, '%s', %s, '%s', %zu, %zu)", list.len ? ", " : "", shoal_python_text(t.path, word),
+                    t.separator == '\t' ? "\\t" : (char[]){ t.separator ? t.separator : ',', '\0' },
+                    shoal_python_text(t.base, base), splits ? split_of(t.path) : "", t.file, t.label);
+    free(t.base);
+  }
+  if (!list.len) return NULL;
+  shoal_find_python(needs, &python);
+  char *command = shoal_strdup_printf(
+      "%s -c \"import csv, os, shutil; [(os.makedirs(d := 'NEW/' + s + r[c].strip().replace('/', '_'), exist_ok=True), "
+      "shutil.copy(os.path.join(b, r[f]), d)) for t, sep, b, s, f, c in [%s] "
+      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[1:] if r]\"",
+      python.run, list.text);
+  shoal_str_free(&list);
+  return command;
+}

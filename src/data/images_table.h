@@ -1,0 +1,15 @@
+/* Tables that say of what class the images beside them are, as data sets of contests have them. */
+#ifndef SHOAL_DATA_IMAGES_TABLE_H
+#define SHOAL_DATA_IMAGES_TABLE_H
+#include "base/texts.h"
+
+/** The command that copies images into folders of their classes below NEW, by tables: NEW/CLASS, or NEW/train/CLASS and NEW/test/CLASS
+ *  if all tables, or their folders, are called as splits.
+ *
+ *  A table has a column of files that are there, from the working folder, from its own, or from a folder in it that is called as the
+ *  table, and one of classes, which is called so or is the last one besides.  Columns of row numbers are neither.  Its first rows are
+ *  looked at.
+ *
+ *  @return NULL if none of the tables is like that; caller frees */
+char *shoal_images_table_command(const shoal_texts *tables);
+#endif

@@ -262,28 +262,52 @@ static shoal_status import_kind(size_t k, const shoal_import_args *a, const char
   return st;
 }
 
-/* What cures write is called NEW in their commands.  Where that is what they read, for a cure before made it, they write NEW2: the shell
- * would empty the file first. */
+static bool is_source(const shoal_import_args *a, const char *name)
+{
+  for (size_t i = 0; i < a->n_sources; i++)
+    if (strcmp(a->sources[i], name) == 0) return true;
+  return false;
+}
+
+/* The number of the first name of NEW, NEW2, NEW3, … that nothing has here: what another cure made may be what somebody trains on. */
+static size_t find_output(const shoal_import_args *a)
+{
+  char name[32] = "NEW", set[40] = "NEW.h5";
+  size_t n = 1;
+  while (is_source(a, name) || shoal_path_exists(name) || shoal_path_exists(set)) {
+    snprintf(name, sizeof name, "NEW%zu", ++n);
+    snprintf(set, sizeof set, "%s.h5", name);
+  }
+  return n;
+}
+
+/* Bytes of a place at which a cure names its output; 0: it does not.  Where a source is called NEW, too, not all are sure. */
+static size_t names_output(const char *at, bool source)
+{
+  static const char *const places[] = { ">NEW",   " NEW does", "import NEW", "import csv NEW", "import images NEW",
+                                        "-o NEW", "'NEW/'",    " NEW/" };
+  for (size_t i = 0; i < SHOAL_COUNT(places) - 2 * (size_t)source; i++) {
+    const size_t n = strlen(places[i]);
+    if (strncmp(at, places[i], n) == 0 && !isalnum((unsigned char)at[n])) return n;
+  }
+  return 0;
+}
+
+/* What cures write is called NEW in their commands: or another name, where there is a file of this one. */
 static shoal_status write_another(const shoal_import_args *a, shoal_status st)
 {
-  static const char *const outputs[] = { ">NEW", " NEW does", "import csv NEW", "and import NEW" };
-  bool reads = false;
+  const size_t number = find_output(a);
+  bool source = false;
   shoal_error e;
-  for (size_t i = 0; i < a->n_sources; i++) reads |= strcmp(a->sources[i], "NEW") == 0;
-  if (!reads) return st;
+  if (number == 1) return st;
+  for (size_t i = 0; i < a->n_sources; i++) source |= strstr(a->sources[i], "NEW") != NULL;
   shoal_error_take(&e);
   shoal_str text = { 0 };
   for (const char *at = e.text; *at;) {
-    size_t n = 0;
-    for (size_t i = 0; i < SHOAL_COUNT(outputs) && !n; i++)
-      if (strncmp(at, outputs[i], strlen(outputs[i])) == 0 && !isalnum((unsigned char)at[strlen(outputs[i])]))
-        n = strlen(outputs[i]);
-    const char *behind = strstr(at, "NEW");
-    if (n)
-      shoal_str_add(&text, "%.*s2%.*s", (int)(behind + 3 - at), at, (int)(at + n - behind - 3), behind + 3);
-    else
-      shoal_str_add(&text, "%c", *at);
-    at += n ? n : 1;
+    const bool named = names_output(at, source) > 0;
+    const size_t n = named ? (size_t)(strstr(at, "NEW") - at) + 3 : 1;
+    shoal_str_add(&text, named ? "%.*s%zu" : "%.*s", (int)n, at, number);
+    at += n;
   }
   snprintf(e.text, sizeof e.text, "%s", text.text);
   shoal_str_free(&text);

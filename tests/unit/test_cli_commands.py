@@ -16,13 +16,15 @@ from importing import load, names
 
 def refused(text, words, *args):
     """The command of the refusal of that table, after it was run: its output is the file or folder NEW."""
+    if os.path.isdir("NEW"):
+        shutil.rmtree("NEW")
+    elif os.path.exists("NEW"):
+        os.remove("NEW")
     with open("t.csv", "w", newline="") as f:
         f.write(text)
     r = load("csv", "t.csv", *args, code=7)
     assert_one_error(r, words)
     command = re.search(r"as (\S*python3 -c '[^']*' t.csv NEW) does", r.stderr)[1]
-    if os.path.isdir("NEW"):
-        shutil.rmtree("NEW")
     subprocess.run(command, shell=True, check=True)
     return r.stderr
 
@@ -188,12 +190,20 @@ def test_text_in_utf_16():
 
 
 def test_cure_of_a_cure():
-    """A command that reads NEW writes NEW2: the shell would empty the file that it is to read."""
+    """A command that reads NEW writes NEW2, as the shell would empty the file that it is to read; and no command overwrites what is
+    there, be it a table or the data set NEW2.h5 that somebody trains on."""
     with open("NEW", "w") as f:
         f.write("a,b,y\n" + "".join(f'"${i}",{i % 7},{i % 2}\n' for i in range(40)))
     subprocess.run(re.search(r"as (\S*python3 -c '[^']*' NEW NEW2) does, and shoal data import csv NEW2 ", load("csv", "NEW", code=7).stderr)[1], shell=True, check=True)
     load("csv", "NEW2", "--test-share", "0")
     assert rows() == [(i, i % 7, i % 2) for i in range(40)]
+    os.rename("NEW", "u.csv")
+    os.remove("NEW2")
+    for taken, free in (("NEW.h5", "NEW2"), ("NEW2", "NEW3")):
+        with open(taken, "w") as f:
+            f.write("some work")
+        words = load("csv", "u.csv", code=7).stderr
+        assert re.search(f"u.csv {free} does, and shoal data import csv {free} .*-o {free}.h5", words), words
 
 
 @pytest.mark.parametrize("names", (("X_train.npy", "y_train.npy", "X_test.npy", "y_test.npy"), ("s.npz",)))

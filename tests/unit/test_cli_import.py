@@ -541,6 +541,7 @@ def test_table_on_its_side(separator, header, args):
         subprocess.run(command, shell=True, check=True)
         with open("NEW") as f:
             load(f.read(), *label.split())
+        os.remove("NEW")
         assert samples() == sorted((*((i + k) % 9 + 0.5 for k in range(5)), i % 2) for i in range(40))
     odd = [["gene", *(f"s{i}" for i in range(40))], *rows, ["kind", *(f"word{i}" for i in range(40))]]
     assert "lies on its side" not in load("".join(separator.join(row) + "\n" for row in odd), "--label", "gene", code=7).stderr
@@ -597,6 +598,7 @@ def test_lines_above():
         subprocess.run(re.search(r"as (tail .*?) does", r.stderr)[1], shell=True, check=True)
         with open("NEW") as f:
             load(f.read())
+        os.remove("NEW")
         assert samples() == sorted((i + 0.5, i % 7, i % 2) for i in range(40))
     r = load("a,b,y\n" + "".join(f"r{i},{row}\n" for i, row in enumerate(ROWS.splitlines())), code=7)  # as R writes names of rows
     subprocess.run(re.search(r"as (sed .*?) gives", r.stderr)[1], shell=True, check=True)

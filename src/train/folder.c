@@ -461,7 +461,8 @@ static void remove_traces(const shoal_folder *f)
   if (d) closedir(d);
 }
 
-/* The heading in the log, "=== attempt 3, TIME", of a start that never began: the next one has its number.  Its lines stay. */
+/* The heading in the log, "=== attempt 3, TIME", of a start that never began: the next one has its number, unless status.json tells of
+ * this one, which was stopped.  Its lines stay. */
 static void withdraw_heading(const shoal_folder *f)
 {
   static const char instead[] = "=== not begun,";
@@ -521,7 +522,7 @@ void shoal_folder_release(shoal_folder *f)
   if (f->log) fclose(f->log);
   shoal_rows_close(f->metrics);
   if (refused) remove_traces(f);
-  if (refused && f->log) withdraw_heading(f);
+  if (refused && f->log && read_last_word(f).attempt != f->attempt) withdraw_heading(f);
   if (made) remove_log(f);
   shoal_lease_destroy(f->lease);
   if (made) remove_made(f);

@@ -56,8 +56,9 @@ def test_stop_start(glyphs, jobs, late, resumed):
     stopped(job, "r", now)
     assert "stopped before the training began" in read("r.out"), read("r.out")
     if resumed:
-        assert (status("r")["state"], status("r")["step"]) == ("stopped", before["step"]), status("r")
+        assert (status("r")["state"], status("r")["step"], status("r")["attempt"]) == ("stopped", before["step"], 2), status("r")
         train(3, "r", *BASE)
+        assert re.findall("^=== attempt (\\d+)", read("runs/r/log.txt"), re.M) == ["1", "2", "3"], read("runs/r/log.txt")
     else:
         assert not os.path.exists("runs/r"), os.listdir("runs/r")
 

@@ -236,8 +236,9 @@ static shoal_status claim(shoal_lease *l, const char *path, int depth, life *sta
 static shoal_status refuse(const shoal_lease *l, life state, const holder *h, double left_s)
 {
   char who[256], until[32], word[SHOAL_WORD];
-  snprintf(who, sizeof who, "%s is in use by another run (job %s, host %s, process %ld)", l->dir, h->job, h->host,
-           h->pid);
+  const bool job = strcmp(h->job, "-") != 0;
+  snprintf(who, sizeof who, "%s is in use by another run (%s%s%shost %s, process %ld)", l->dir, job ? "job " : "",
+           job ? h->job : "", job ? ", " : "", h->host, h->pid);
   if (state == ALIVE)
     return SHOAL_FAIL(SHOAL_ERR_WORLD, "%s, which is alive; wait for it, or choose another run.name", who);
   if (l->future)

@@ -97,7 +97,8 @@ def test_model(method, terms):
     train(3, "often", *args, *sets(ckpt__every="2 steps", ckpt__keep=9, ckpt__gather=0, ckpt__beside="always"))
     sent = {name: sum(int(Trace(name, r).info["payload"][3]) for r in range(3)) for name in ("once", "often")}
     n = sum(x.nbytes for name, x in arrays(newest("often")).items() if name.startswith("model/"))
-    assert len(checkpoints("often")) >= 4 and sent["often"] - sent["once"] < n, f"{sent}, a model has {n} bytes"
+    least = 2 if method == "swarm" else 4  # its ranks meet when all have heard of it, which may be after the next is due
+    assert len(checkpoints("often")) >= least and sent["often"] - sent["once"] < n, f"{sent}, a model has {n} bytes"
     share = [1 / 2, 1 / 4, 1 / 4] if method == "daso" else [1 / 3] * 3  # daso: the mean over nodes
     for path in checkpoints("often"):
         saved = {name: x for file in files_of(path) for name, x in arrays(file).items()}

@@ -393,7 +393,7 @@ def test_first_bad_value():
     """`inspect` says where it is, in features and in images."""
     plain_set(x7_2=np.nan, x205_1=np.inf)
     assert_one_error(shoal("data", "inspect", "a.h5", code=7), "a.h5: 2 values are not finite as 32-bit floats",
-                     "the first is nan in sample 7 of /train/x, feature 2: fill them")
+                     "the first is nan in sample 7 of /train/x, feature 2: remove the samples, or fill them by the mean")
     x = np.zeros((40, 3, 4, 5), "f4")
     x[5, 2, 1, 3] = -np.inf
     with h5py.File("a.h5", "w") as f:

@@ -445,7 +445,7 @@ static void out_of_memory(const job *j)
   static char text[4096];
   long n = 0, faults = 0;
   for (int stays = 1; stays >= 0; stays--)
-    for (n = 0; n < 20000; n += (stays ? 7 : 1) * check_step(5)) {
+    for (n = 0; n < 20000; n += (stays ? 7 : 1) * check_step(23)) {
       stays_out = stays;
       int code = run_child(j, n, text, sizeof text);
       bool ok = acceptable(code, text);
@@ -504,7 +504,7 @@ static void train_out_of_memory(const char *method)
     if (i == n && n < SHOAL_COUNT(seen)) snprintf(seen[n++], sizeof seen[0], "%s", name);
   }
   fclose(f);
-  for (size_t i = 0; i < n; i += (size_t)check_step(5)) {
+  for (size_t i = 0; i < n; i += (size_t)check_step(17)) {
     fail_what = seen[i];
     code = run_child(&j, -1, text, sizeof text);
     faults += !acceptable(code, text);

@@ -237,7 +237,7 @@ static void task(const char *name, shoal_status (*run)(void))
   enum { MOST = 3000 };
   int64_t n = 1, refused = 0;
   shoal_status st;
-  for (bool failed = true; failed && n < MOST; n += check_step(7)) {
+  for (bool failed = true; failed && n < MOST; n += check_step(29)) {
     no_memory_begin(n);
     dirty_the_stack();
     st = run();

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/fold.h"
 #include "data/python.h"
 #include <inttypes.h>
 #include <math.h>
@@ -132,8 +133,7 @@ typedef enum {
   LABELS_HOPELESS
 } label_form;
 
-/* Elements of an array all of whose dimensions but one are 1; 0 of others. */
-static uint64_t vector_length(const shoal_h5_facts *f)
+uint64_t shoal_data_vector_length(const shoal_h5_facts *f)
 {
   uint64_t n = 1, longer = 0;
   for (int i = 0; i < f->ndim; i++) {
@@ -148,7 +148,7 @@ static label_form label_form_of(const shoal_h5_facts *f)
   bool number = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT;
   bool name = f->class == SHOAL_H5_ENUM || f->class == SHOAL_H5_TEXT || f->class == SHOAL_H5_RECORD;
   bool column = f->ndim == 1 || (f->ndim == 2 && f->dims[1] == 1);
-  if (number && !column && vector_length(f)) return LABELS_ROW;
+  if (number && !column && shoal_data_vector_length(f)) return LABELS_ROW;
   if (number && f->ndim == 2 && !column) return LABELS_ONE_HOT;
   if (f->class == SHOAL_H5_FLOAT && column) return LABELS_FLOATS;
   if (name && column) return LABELS_NAMES;
@@ -201,6 +201,35 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
   return st;
 }
 
+shoal_status shoal_data_refuse_dimensions(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
+{
+  shoal_fold fold;
+  shoal_str shape = { 0 };
+  const char *names[2];
+  size_t n = 0;
+  SHOAL_CHECK(shoal_data_fold(f->ndim, f->dims, &fold), SHOAL_ERR_IO,
+              "%s: /%s has %d dimensions; features have 2, images 3 or 4", d->path, name, f->ndim);
+  for (int s = 0; s < 2; s++) {
+    shoal_h5_facts other;
+    if (d->names.x[s][0] && shoal_h5_look(d->file, d->names.x[s], &other) == SHOAL_OK && other.ndim == f->ndim)
+      names[n++] = d->names.x[s];
+  }
+  char *value = shoal_strdup_printf("(lambda v: %s)(y[n])", fold.expression);
+  const rewrite how = {
+    .read = "[()]", .first = "", .value = value, .last = "; [f.attrs.pop(k) for k in [*f.attrs] if k != 'class_names']"
+  };
+  char *command = rewrite_command(d->path, names, n, &how);
+  for (int i = 0; i < f->ndim; i++) shoal_str_add(&shape, "%s%" PRIu64, i ? ", " : "", f->dims[i]);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s: /%s has shape [%s]; features are [n, features], images [n, height, width] or [n, "
+                               "channels, height, width] of at most %d channels; this makes %s: %s",
+                               d->path, name, shape.text, SHOAL_DATA_CHANNELS, fold.what, command);
+  shoal_str_free(&shape);
+  free(command);
+  free(value);
+  return st;
+}
+
 /* Numbers with fractions are no class numbers, and a command that cuts them off would hide it. */
 static shoal_status check_whole(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
@@ -248,7 +277,7 @@ static shoal_status check_one_hot(const shoal_dataset *d, const char *name, cons
 static shoal_status check_order(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
   const char *x_name = strcmp(name, d->names.y[0]) == 0 ? d->names.x[0] : d->names.x[1], *names[4];
-  const uint64_t labels = vector_length(f) ? vector_length(f) : f->ndim == 2 ? f->dims[1] : 0;
+  const uint64_t labels = shoal_data_vector_length(f) ? shoal_data_vector_length(f) : f->ndim == 2 ? f->dims[1] : 0;
   shoal_h5_facts x;
   size_t n = 0;
   SHOAL_TRY(shoal_h5_look(d->file, x_name, &x));
@@ -258,7 +287,7 @@ static shoal_status check_order(const shoal_dataset *d, const char *name, const 
     if (d->names.x[s][0]) names[n++] = d->names.x[s];
     if (d->names.x[s][0]) names[n++] = d->names.y[s];
   }
-  const bool list = vector_length(f) && (f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT);
+  const bool list = shoal_data_vector_length(f) && (f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_FLOAT);
   if (list) SHOAL_TRY(check_whole(d, name, f));
   const char *const y_names[2] = { d->names.y[0], d->names.y[1] };
   char *y_list = quote_names(y_names, d->names.y[1][0] ? 2 : 1);

@@ -150,11 +150,19 @@ void shoal_targets_fini(shoal_data_targets *t);
 /** The command of h5py that makes one array of a file's many, which hold a sample each or those of a class, or NULL if they do not;
  *  `what` is how they are: "a group for each sample".  Caller frees. */
 char *shoal_data_scattered_command(shoal_h5 file, const char *path, const char **what);
+/** "if /spectra are the samples and /kind their classes, this writes PATH.plain.h5, which is read: COMMAND", of arrays whose names do
+ *  not say so, or NULL if no two look like that (pairs.c).  Caller frees. */
+char *shoal_data_pair_command(shoal_h5 file, const char *path);
+bool shoal_data_names_label(const char *name); /* a word of it means labels: "y", "category" */
+/** Elements of an array all of whose dimensions but one are 1; 0 of others. */
+uint64_t shoal_data_vector_length(const shoal_h5_facts *f);
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could
  *  misread.  Caller frees. */
 char *shoal_data_copy_command(const char *path, const char *const *names, size_t n);
 /** ERR_IO for an array of samples that holds no numbers, naming its type and, where there is one, the cure. */
 shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
+/** ERR_IO for an array of samples that has more dimensions than images, or more channels, with the command that makes images of it. */
+shoal_status shoal_data_refuse_dimensions(const shoal_dataset *d, const char *name, const shoal_h5_facts *f);
 /** As shoal_labels_check, with the command for labels that are -1 and 1. */
 shoal_status shoal_data_check_labels(const shoal_dataset *d);
 /** ERR_IO if an array does not hold one integer per sample; likewise. */

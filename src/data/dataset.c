@@ -70,17 +70,19 @@ static bool few(uint64_t channels)
 }
 
 /* Converts the file's dimensions [n, …] to the shape of a sample as read. */
-static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, const uint64_t *dims, bool ours)
+static shoal_status choose_shape(shoal_dataset *d, const char *name, const shoal_h5_facts *f, bool ours)
 {
+  const int ndim = f->ndim;
+  const uint64_t *dims = f->dims;
   shoal_shape *s = &d->info.sample;
   d->info.kind = d->names.text ? SHOAL_DATA_TEXT : ndim <= 2 ? SHOAL_DATA_FEATURES : SHOAL_DATA_IMAGES;
-  SHOAL_CHECK(ndim >= 1 && ndim <= (d->names.text ? 1 : 4), SHOAL_ERR_IO, "%s: /%s has %d dimensions; %s", d->path,
-              name, ndim,
-              d->names.text ? "tokens have 1" : "features have 2, images 3 or 4 (h5py: f[name][()].reshape)");
+  SHOAL_CHECK(!d->names.text || ndim == 1, SHOAL_ERR_IO, "%s: /%s has %d dimensions; tokens have 1", d->path, name,
+              ndim);
   for (int i = 1; i < ndim; i++)
     SHOAL_CHECK(dims[i] > 0 && dims[i] <= INT32_MAX, SHOAL_ERR_IO,
                 "%s: dimension %d of /%s is %" PRIu64 ", and may be 1 to %d: %s", d->path, i, name, dims[i], INT32_MAX,
                 dims[i] ? "cut the samples into smaller ones" : "its samples hold nothing; write the array anew");
+  if (ndim < 1 || ndim > 4) return shoal_data_refuse_dimensions(d, name, f);
   if (ndim == 1) *s = SHOAL_SHAPE(1);
   if (ndim == 2) *s = SHOAL_SHAPE((int64_t)dims[1]);
   if (ndim == 3) *s = SHOAL_SHAPE(1, (int64_t)dims[1], (int64_t)dims[2]);
@@ -88,11 +90,7 @@ static shoal_status choose_shape(shoal_dataset *d, const char *name, int ndim, c
     d->channels_last = !ours && few(dims[3]) && !few(dims[1]);
     int c = d->channels_last ? 3 : 1, h = d->channels_last ? 1 : 2;
     *s = SHOAL_SHAPE((int64_t)dims[c], (int64_t)dims[h], (int64_t)dims[h + 1]);
-    SHOAL_CHECK(dims[c] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
-                "%s: /%s has %" PRIu64
-                " channels, at most %d are supported: images are [n, channels, height, width] (h5py: "
-                "f[name][()].transpose(0, 3, 1, 2)), and with .reshape(n, -1) they are features",
-                d->path, name, dims[c], SHOAL_DATA_CHANNELS);
+    if (dims[c] > SHOAL_DATA_CHANNELS) return shoal_data_refuse_dimensions(d, name, f);
   }
   d->elements = 1;
   for (int i = 0; i < s->ndim; i++)
@@ -112,7 +110,7 @@ static shoal_status open_x(shoal_dataset *d, shoal_split split)
   shoal_h5_facts f;
   SHOAL_TRY(shoal_h5_look(d->file, name, &f));
   SHOAL_TRY(choose_type(d, name, &f));
-  SHOAL_TRY(choose_shape(d, name, f.ndim, f.dims, shoal_data_states_kind(d->file)));
+  SHOAL_TRY(choose_shape(d, name, &f, shoal_data_states_kind(d->file)));
   char one[96], other[96];
   if (split == SHOAL_TEST)
     SHOAL_CHECK(before.x_bytes == d->info.x_bytes && before_last == d->channels_last &&

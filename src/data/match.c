@@ -176,6 +176,16 @@ static void visit(void *context, const char *name)
   if (found.part != PART_NONE && a->n < MAX_ARRAYS) a->list[a->n++] = found;
 }
 
+static shoal_status refuse_both(const arrays *a, const char *path, const char *one, const char *other, const char *role)
+{
+  char *command = shoal_data_pair_command(a->file, path);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_IO, "%s: both /%s and /%s could be the %s; %s", path, one, other, role,
+                 command ? command : "copy the right one to a file with /train/x, /train/y, /test/x and /test/y");
+  free(command);
+  return st;
+}
+
 /* Chooses the array that matches, "" if none does. */
 static shoal_status choose(const arrays *a, const char *path, part_kind part, split_word first, split_word second,
                            const char *role, char out[SHOAL_DATA_NAME])
@@ -185,10 +195,7 @@ static shoal_status choose(const arrays *a, const char *path, part_kind part, sp
     for (size_t i = 0; i < a->n; i++) {
       if (a->list[i].part != part || a->list[i].split != (round == 0 ? first : second)) continue;
       if (one && a->list[i].dangling) continue;
-      SHOAL_CHECK(!one || one->dangling, SHOAL_ERR_IO,
-                  "%s: both /%s and /%s could be the %s; copy the right one to a file with /train/x, /train/y, /test/x "
-                  "and /test/y",
-                  path, one->name, a->list[i].name, role);
+      if (one && !one->dangling) return refuse_both(a, path, one->name, a->list[i].name, role);
       one = &a->list[i];
     }
   snprintf(out, SHOAL_DATA_NAME, "%s", one ? one->name : "");
@@ -252,6 +259,7 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *pa
   shoal_error pending;
   shoal_error_take(&pending);
   shoal_status listed = shoal_h5_list(file, add_array, &c);
+  char *pair = shoal_data_pair_command(file, path);
   (void)shoal_error_put(&pending);
   if (listed == SHOAL_OK && c.n == 0) st = shoal_error_append(st, "; it has no arrays");
   if (listed == SHOAL_OK && c.n > 0) st = shoal_error_append(st, "; it has %s", c.text.text);
@@ -268,6 +276,8 @@ static shoal_status tell_contents(shoal_status st, shoal_h5 file, const char *pa
                             python.needs[0] ? "; it " : "", python.needs);
     free(table);
   }
+  if (pair && !c.pandas) st = shoal_error_append(st, "; %s", pair);
+  free(pair);
   if (c.n == 1 && c.table[0] && !c.pandas) {
     static const char *const packages[] = { "h5py", "pandas", NULL };
     char from[SHOAL_WORD], name[SHOAL_WORD], to[SHOAL_WORD], word[SHOAL_WORD],

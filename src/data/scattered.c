@@ -52,9 +52,10 @@ static bool is_one_of(const char *name, const char *const *words, size_t n)
 
 static const char *const label_words[] = { "y", "label", "labels", "class", "target", "category", "cls" };
 
-static bool names_label(const char *name)
+bool shoal_data_names_label(const char *name)
 {
-  return is_one_of(name, label_words, SHOAL_COUNT(label_words));
+  static const char *const more[] = { "classes", "targets", "categories", "gnd", "gt" };
+  return is_one_of(name, label_words, SHOAL_COUNT(label_words)) || is_one_of(name, more, SHOAL_COUNT(more));
 }
 
 /* The attribute of an object that tells its class, or NULL. */
@@ -106,7 +107,7 @@ static bool find_members(const listing *l, size_t depth, form *out)
     split_name(l->names.at[i], parts);
     if (strcmp(parts[depth - 2], first[depth - 2]) != 0 || (depth == 3 && strcmp(parts[0], first[0]) != 0)) continue;
     members++;
-    if (names_label(parts[depth - 1]))
+    if (shoal_data_names_label(parts[depth - 1]))
       strcpy(out->y, parts[depth - 1]);
     else if (x++ == 0)
       strcpy(out->x, parts[depth - 1]);
@@ -119,8 +120,10 @@ static void look(const listing *l, form *out)
   char parts[PARTS][PART];
   size_t depth = l->names.n ? split_name(l->names.at[0], parts) : 0;
   if (l->names.n < 2 || !depth) return;
+  bool labels = false; /* which have samples beside them */
   out->splits = depth > 1;
   for (size_t i = 0; i < l->names.n; i++) {
+    labels |= shoal_data_names_label(l->names.at[i]);
     if (split_name(l->names.at[i], parts) != depth) return;
     out->splits &= shoal_import_names_split(parts[0]);
   }
@@ -131,7 +134,7 @@ static void look(const listing *l, form *out)
     if (attribute && are_alike(l, 0, NULL)) {
       snprintf(out->attribute, PART, "%s", attribute);
       out->what = "an array for each sample";
-    } else if (are_alike(l, 1, NULL))
+    } else if (!labels && are_alike(l, 1, NULL))
       out->what = "what may be an array for each class";
     return;
   }

@@ -329,6 +329,60 @@ def test_missing(arrays, words):
         assert "one number per sample" not in shoal("data", "inspect", "a.h5").stderr
 
 
+PAIRS = (  # arrays of other names; what is said; the samples and labels in the order of all
+    ({"spectra": X, "kind": Y}, "if /spectra are the samples and /kind their classes", X, Y),
+    ({"fea": X.T, "gnd": (Y + 1.0)[None]}, "if /fea are the samples and /gnd their classes", X, Y),
+    ({"id": np.arange(N), "signal": X, "extra": X[:, :2], "animal": WORDS[Y]}, "if /signal are the samples and /animal their classes", X, Y),
+    ({"blobs": X, "price": X[:, 0] * 3}, "if /blobs are the samples and /price the numbers to be predicted", X, X[:, 0] * 3),
+    ({"X_train": X[:TRAIN], "answers_train": Y[:TRAIN], "X_test": X[TRAIN:], "answers_test": Y[TRAIN:]},
+     "if /X_train are the samples and /answers_train their classes", X, Y),
+    ({"data": X, "images": X[:, :3], "labels": np.eye(3)[Y]}, "both /data and /images could be the training samples; if /data are", X, Y),
+    ({"clips": np.tile(X[:, None, :, None, None], (1, 5, 1, 2, 3)), "kind": Y}, "if /clips are the samples", np.tile(X[:, None, None, :, None], (1, 3, 5, 1, 2)).reshape(N, 15, 4, 2), Y),
+)
+
+
+@pytest.mark.parametrize("arrays, words, x, y", PAIRS, ids=range(len(PAIRS)))
+def test_pair(arrays, words, x, y):
+    """Names that tell nothing: the likely samples and labels are named, and the command makes a data set of them."""
+    with h5py.File("a.h5", "w") as f:
+        for name, values in arrays.items():
+            f[name] = values
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, words)
+    run_cure(r)
+    shoal("data", "inspect", "a.h5.plain.h5")
+    with h5py.File("a.h5.plain.h5") as f:
+        part = "targets" if y.dtype.kind == "f" else "y"
+        test = np.arange(N) >= TRAIN if "X_test" in arrays else np.random.default_rng(1).permutation(N) < N // 10
+        for split, rows in (("train", ~test), ("test", test)):
+            assert (f[f"{split}/x"][()] == x[rows]).all() and (f[f"{split}/{part}"][()] == y[rows]).all()
+        names = f.attrs.get("class_names", "").split("\n")
+        assert names == ([""] if part == "targets" else ["cat", "dog", "eel"] if "animal" in arrays else ["1", "2", "3"] if "fea" in arrays else ["0", "1", "2"])
+
+
+FOLDED = (  # shape of a sample as stored; its samples as images
+    ((5, 6, 7, 3), lambda v: np.moveaxis(v, -1, 1).reshape(len(v), 15, 6, 7), "images [15, 6, 7], with their planes as channels"),
+    ((9, 6, 7, 3), lambda v: np.moveaxis(v, -1, 1).reshape(len(v), 3, 54, 7), "images [3, 54, 7], with their planes one under another"),
+    ((1, 9, 6, 7), lambda v: v.reshape(len(v), 9, 6, 7), "images [9, 6, 7], with"),
+    ((9, 3, 6, 7), lambda v: np.moveaxis(v, 2, 1).reshape(len(v), 3, 54, 7), "images [3, 54, 7], with"),
+    ((20, 6, 7), lambda v: v.reshape(len(v), 1, 120, 7), "images [1, 120, 7], with"),
+    ((2, 2, 2, 2, 2), lambda v: v.reshape(len(v), 32), "rows of features"),
+)
+
+
+@pytest.mark.parametrize("sample, want, words", FOLDED, ids=range(len(FOLDED)))
+def test_folded(sample, want, words):
+    """Videos and volumes: the command makes images of both splits, with every number in its place."""
+    x = np.random.default_rng(2).standard_normal((N, *sample)).astype("f4")
+    make("a.h5", x=x)
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, f"a.h5: /train/x has shape [{TRAIN}, ", f"this makes {words}")
+    run_cure(r)
+    shoal("data", "inspect", "a.h5")
+    with h5py.File("a.h5") as f:
+        assert (f["train/x"][()] == want(x[:TRAIN])).all() and (f["test/x"][()] == want(x[TRAIN:])).all()
+
+
 SCATTERED = (  # of 20 samples of two classes, how each is written; what is said
     (lambda f, g, i, x, c: f.create_group(f"{g}sample_{i}").update({"image": x, "label": "ab"[c]}), "a group for each sample"),
     (lambda f, g, i, x, c: f.create_group(f"{g}{i}").update({"x": x, "y": np.int64(c)}), "a group for each sample"),

@@ -120,6 +120,10 @@ static const shoal_flag import_flags[] = {
   { "--shape", NULL, "C,H,W", SHOAL_FLAG_VALUE,
     "csv, npy: rows are the pixels of images of that many channels, rows and columns, channel after channel, as "
     "1,28,28; else they are features" },
+  { "--size", NULL, "WxH", SHOAL_FLAG_VALUE,
+    "images: scale all to that width and height, as 64x48 or 64 for both, whatever their proportions; else all must "
+    "have "
+    "one size" },
   { "--vocab", NULL, "FILE", SHOAL_FLAG_VALUE,
     "text: vocab.json of a byte-pair encoding as GPT-2 has it, with --merges; else tokens are bytes" },
   { "--merges", NULL, "FILE", SHOAL_FLAG_VALUE, "text: merges.txt of that encoding" },
@@ -143,6 +147,7 @@ static const shoal_verb_help import_help = {
   "  shoal data import cifar10 data_batch_*.bin.gz test_batch.bin.gz -o cifar10.h5\n"
   "  shoal data import idx t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz --train-count 9000 -o digits.h5\n"
   "  shoal data import images flowers/ --test-share 0.2 -o flowers.h5\n"
+  "  shoal data import images photos/ --size 64x64 -o photos.h5\n"
   "  shoal data import npy X_train.npy y_train.npy X_test.npy y_test.npy -o set.h5\n"
   "  shoal data import csv train.csv test.csv --label species --drop id -o flowers.h5\n"
   "  shoal data import csv houses.csv --target price -o houses.h5\n"
@@ -174,6 +179,7 @@ static shoal_status read_import_options(const shoal_args *a, import_options *o)
                                  .decimal = shoal_args_value(a, "--decimal"),
                                  .thousands = shoal_args_value(a, "--thousands"),
                                  .missing = shoal_args_value(a, "--missing"),
+                                 .size = shoal_args_value(a, "--size"),
                                  .shape = shoal_args_value(a, "--shape"),
                                  .vocab = shoal_args_value(a, "--vocab"),
                                  .merges = shoal_args_value(a, "--merges"),

@@ -174,6 +174,8 @@ typedef struct {
   const char *
       like; /* csv, images, text: a checkpoint, model exported as .h5, or data set, whose columns or shape, classes and means, or vocabulary, are taken; NULL: none */
   const char
+      *size; /* images: "WxH" or "SIDE", to which all are scaled; NULL: all must have one size, or that of `like` */
+  const char
       *shape; /* csv, npy: "C,H,W", as which the numbers of a row are the pixels of an image; NULL: they are features */
 } shoal_import_args;
 /** ERR_USAGE for an option that does nothing for this kind or beside another one. */

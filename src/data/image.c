@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/image_scale.h"
 #include <ctype.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -25,7 +26,7 @@
 #include <png.h>
 
 /* Four channels of 16 bits at the largest size, not packed at all, are half of MAX_BYTES. */
-enum { MAX_SIDE = 4096, MAX_BYTES = 256 << 20 };
+enum { MAX_SIDE = SHOAL_IMAGE_SIDE, MAX_BYTES = 256 << 20 };
 
 typedef struct {
   const char *path;
@@ -246,16 +247,14 @@ static int decoded_channels(const shoal_image *found, const shoal_image *as)
 }
 
 /* May leave. */
-static bool read_png(png_reader *r, const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels)
+static void read_png(png_reader *r, const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels)
 {
   read_png_head(r, f, found);
-  if (!pixels) return true;
-  if (found->width != as->width || found->height != as->height) return false;
+  if (!pixels) return;
   const int channels = decoded_channels(found, as);
   read_png_samples(r, channels == 3);
   const bool alpha = png_get_channels(r->png, r->info) > channels;
-  mix_with_black(r->samples, (size_t)as->width * (size_t)as->height, channels, alpha, pixels);
-  return true;
+  mix_with_black(r->samples, (size_t)found->width * (size_t)found->height, channels, alpha, pixels);
 }
 
 static void close_png(png_reader *r)
@@ -264,7 +263,7 @@ static void close_png(png_reader *r)
   free(r->samples);
 }
 
-/* Reads the head, and the pixels if `pixels` is not NULL. */
+/* Reads the head, and the pixels if `pixels` is not NULL: as many as the head says, of three channels at most. */
 static shoal_status decode_png(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
                                size_t cap)
 {
@@ -275,10 +274,10 @@ static shoal_status decode_png(const file *f, const shoal_image *as, shoal_image
     close_png(&r);
     return damaged(f, r.text);
   }
-  const bool same = read_png(&r, f, as, found, pixels);
+  read_png(&r, f, as, found, pixels);
   close_png(&r);
   snprintf(odd, cap, "%s", r.odd);
-  return same ? SHOAL_OK : damaged(f, "its size changed while it was read");
+  return SHOAL_OK;
 }
 
 /* ---- JPEG ---- */
@@ -357,11 +356,10 @@ static shoal_status decode_jpeg(const file *f, const shoal_image *as, shoal_imag
     else if (found->orientation == 1 && m->data_length > 6 && memcmp(m->data, "Exif\0\0", 6) == 0)
       found->orientation = find_orientation(m->data + 6, m->data_length - 6);
   turn_size(found);
-  const bool same = !pixels || (found->width == as->width && found->height == as->height);
-  if (pixels && same) read_scanlines(&j, decoded_channels(found, as), pixels);
+  if (pixels) read_scanlines(&j, decoded_channels(found, as), pixels);
   jpeg_destroy_decompress(&j);
   snprintf(odd, cap, "%s", e.odd);
-  return same ? SHOAL_OK : damaged(f, "its size changed while it was read");
+  return SHOAL_OK;
 }
 
 /* ---- both ---- */
@@ -372,41 +370,78 @@ static uint8_t mix_grey(const uint8_t *rgb)
   return (uint8_t)((19595u * rgb[0] + 38470u * rgb[1] + 7471u * rgb[2] + (1u << 15)) >> 16);
 }
 
+static shoal_status decode(const file *f, const shoal_image *as, shoal_image *found, uint8_t *pixels, char *odd,
+                           size_t cap)
+{
+  return (is_png(f->bytes, f->n) ? decode_png : decode_jpeg)(f, as, found, pixels, odd, cap);
+}
+
+static shoal_status look(const file *f, shoal_image *out)
+{
+  char odd[2];
+  SHOAL_TRY(decode(f, NULL, out, NULL, odd, sizeof odd));
+  SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
+              f->path, out->width, out->height, MAX_SIDE, MAX_SIDE);
+  return SHOAL_OK;
+}
+
 shoal_status shoal_image_look(const char *path, shoal_image *out)
 {
   file f;
   *out = (shoal_image){ 0 };
   SHOAL_TRY(open_file(path, &f));
   if (!f.bytes) return SHOAL_OK;
-  char odd[2];
-  shoal_status st = (is_png(f.bytes, f.n) ? decode_png : decode_jpeg)(&f, NULL, out, NULL, odd, sizeof odd);
+  shoal_status st = look(&f, out);
   free(f.bytes);
-  SHOAL_TRY(st);
-  SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
-              path, out->width, out->height, MAX_SIDE, MAX_SIDE);
-  return SHOAL_OK;
+  return st;
+}
+
+/* From pixels as they are stored to planes as they are shown. */
+static void show(const shoal_image *found, const shoal_image *as, const uint8_t *pixels, uint8_t *planes)
+{
+  const int have = decoded_channels(found, as);
+  const size_t plane = (size_t)found->width * (size_t)found->height;
+  size_t at = 0;
+  for (int row = 0; row < found->height; row++)
+    for (int column = 0; column < found->width; column++, at++) {
+      const size_t from = stored_pixel(found->orientation, row, column, found->width, found->height);
+      for (int c = 0; c < as->channels; c++)
+        planes[(size_t)c * plane + at] =
+            have > as->channels ? mix_grey(pixels + 3 * from) : pixels[from * (size_t)have + (size_t)c];
+    }
+}
+
+static shoal_status read_scaled(const shoal_image *found, const shoal_image *as, const uint8_t *pixels, uint8_t *planes)
+{
+  const size_t plane = (size_t)found->width * (size_t)found->height, scaled = (size_t)as->width * (size_t)as->height;
+  uint8_t *shown;
+  SHOAL_TRY(shoal_alloc(plane, (size_t)as->channels, "an image", (void **)&shown));
+  show(found, as, pixels, shown);
+  shoal_status st = SHOAL_OK;
+  for (size_t c = 0; st == SHOAL_OK && c < (size_t)as->channels; c++)
+    st = shoal_image_scale(shown + c * plane, found->width, found->height, planes + c * scaled, as->width, as->height);
+  free(shown);
+  return st;
 }
 
 shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *planes, char *odd, size_t cap)
 {
   file f;
-  shoal_image found = { .orientation = 1 };
-  uint8_t *pixels;
-  size_t plane = (size_t)as->width * (size_t)as->height, c_n = (size_t)as->channels, at = 0, have = c_n;
+  shoal_image found;
+  uint8_t *pixels = NULL;
+  shoal_status st;
   odd[0] = '\0';
-  SHOAL_TRY(shoal_alloc(plane, 3, "an image", (void **)&pixels));
-  shoal_status st = open_file(path, &f);
-  if (st == SHOAL_OK) {
-    st = (is_png(f.bytes, f.n) ? decode_png : decode_jpeg)(&f, as, &found, pixels, odd, cap);
-    if (st == SHOAL_OK) have = (size_t)decoded_channels(&found, as);
-    free(f.bytes);
-  }
-  for (int row = 0; st == SHOAL_OK && row < as->height; row++)
-    for (int column = 0; column < as->width; column++, at++) {
-      const size_t from = stored_pixel(found.orientation, row, column, as->width, as->height);
-      for (size_t c = 0; c < c_n; c++)
-        planes[c * plane + at] = have > c_n ? mix_grey(pixels + 3 * from) : pixels[from * have + c];
-    }
+  SHOAL_TRY(open_file(path, &f));
+  SHOAL_CHECK(f.bytes, SHOAL_ERR_IO, "%s is no image any more: it changed while it was read", path);
+  SHOAL_TRY_GOTO(st, look(&f, &found), done);
+  SHOAL_TRY_GOTO(st, shoal_alloc((size_t)found.width * (size_t)found.height, 3, "an image", (void **)&pixels), done);
+  SHOAL_TRY_GOTO(st, decode(&f, as, &found, pixels, odd, cap), done);
+  if (found.width == as->width && found.height == as->height)
+    show(&found, as, pixels, planes);
+  else
+    st = read_scaled(&found, as, pixels, planes);
+done:
   free(pixels);
+  free(f.bytes);
   return st;
 }

@@ -14,9 +14,11 @@ typedef struct {
   bool deep, moving;           /* 16 bits are stored; several pictures (animated PNG, MPO), of which that is read
                                   which others show */
 } shoal_image;
+enum { SHOAL_IMAGE_SIDE = 4096 }; /* an image has at most as many rows and columns */
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);
-/** Reads the pixels of a file of that size as planes [channels, height, width], turned as its Exif orientation says; grey
+/** Reads the pixels of a file as planes [channels, height, width], turned as its Exif orientation says, and scaled (image_scale.h) where
+ *  it has another size; grey
  *  becomes three equal planes if 3 are asked for, colours become grey (0.299 red + 0.587 green + 0.114 blue) if 1 is, and the colours of
  *  print become RGB.  16 bits become 8 by v / 257, rounded,
  *  and alpha mixes with black, both in the values as they are: gamma and colour profiles are not applied.

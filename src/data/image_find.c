@@ -55,10 +55,28 @@ shoal_status shoal_image_set_damaged(shoal_image_set *m, const char *path, shoal
   return shoal_texts_add(&m->damaged, path);
 }
 
+static shoal_status add_size(shoal_image_set *m, const shoal_image *i, const char *path)
+{
+  size_t k = m->n_sizes; /* neighbours are mostly alike */
+  while (k > 0 && (m->sizes[k - 1].width != i->width || m->sizes[k - 1].height != i->height)) k--;
+  if (k > 0) {
+    m->sizes[k - 1].n++;
+    return SHOAL_OK;
+  }
+  if (m->n_sizes == m->sizes_cap) {
+    const size_t cap = m->sizes_cap ? 2 * m->sizes_cap : 16;
+    shoal_image_size *more = realloc(m->sizes, cap * sizeof *more);
+    SHOAL_CHECK(more, SHOAL_ERR_MEM, "out of memory for %zu sizes of images", cap);
+    m->sizes = more;
+    m->sizes_cap = cap;
+  }
+  m->sizes[m->n_sizes++] = (shoal_image_size){ i->width, i->height, 1, path };
+  return SHOAL_OK;
+}
+
 /* A file in a folder of a class; its class gets its number later. */
 static shoal_status add_file(shoal_image_set *m, shoal_class_folder *f, const char *path)
 {
-  char word[SHOAL_WORD];
   shoal_image i;
   shoal_status st = shoal_image_look(path, &i);
   if (st != SHOAL_OK) return shoal_image_set_damaged(m, path, st);
@@ -71,17 +89,8 @@ static shoal_status add_file(shoal_image_set *m, shoal_class_folder *f, const ch
   m->test[m->files.n] = f->test;
   SHOAL_TRY(shoal_texts_add(&m->files, path));
   f->images++;
-  if (!m->first) {
-    m->form = i;
-    m->first = m->files.at[0];
-  }
-  SHOAL_CHECK(
-      i.width == m->form.width && i.height == m->form.height, SHOAL_ERR_IO,
-      "%s is %d x %d, but %s %s %d x %d: all images must have one size; ImageMagick (package imagemagick) makes it, "
-      "in place of the originals: mogrify "
-      "-auto-orient -resize '%dx%d!' %s%s",
-      path, i.width, i.height, m->first, m->like.path ? "has images of" : "is", m->form.width, m->form.height,
-      m->form.width, m->form.height, shoal_shell_word(m->folder, word), m->splits ? "/*/*/*" : "/*/*");
+  SHOAL_TRY(add_size(m, &i, m->files.at[m->files.n - 1]));
+  if (!m->sized && m->files.n == 1) m->form = i;
   if (!m->like.path) m->form.channels = SHOAL_MAX(m->form.channels, i.channels);
   if (i.orientation != 1) shoal_image_set_note(&m->turned, m->files.at[m->files.n - 1]);
   if (i.stored_channels == 4) shoal_image_set_note(&m->printed, m->files.at[m->files.n - 1]);

@@ -25,6 +25,13 @@ typedef struct {
   bool hidden; /* all that it has are files that are ignored */
 } shoal_class_folder;
 
+/* A size that some images have. */
+typedef struct {
+  int width, height;
+  size_t n;
+  const char *first; /* path of the first; borrowed */
+} shoal_image_size;
+
 /* What the images of a model are. */
 typedef struct {
   const char *path;  /* NULL: there is no such model; borrowed */
@@ -42,10 +49,12 @@ typedef struct {
   shoal_class_folder *folders; /* [n_folders] those for training first; the samples are in their order */
   size_t n_folders;
   shoal_texts classes;
-  shoal_image form;   /* of all images */
-  const char *first;  /* the image whose size all must have, or the path of what they shall be like; borrowed */
-  const char *folder; /* as given; borrowed */
-  bool splits;        /* it has folders for splits, and these for classes */
+  shoal_image form;        /* of all images */
+  bool sized;              /* a model or --size says how large they shall be: others are scaled */
+  shoal_image_size *sizes; /* [n_sizes] that they have, as they were found */
+  size_t n_sizes, sizes_cap;
+  const char *folder;               /* as given; borrowed */
+  bool splits;                      /* it has folders for splits, and these for classes */
   shoal_noted turned, printed, odd; /* by Exif; in the colours of print; with a warning of their decoder */
   shoal_noted deep, moving;         /* of 16 bits; with several pictures */
   shoal_noted grey, colour, alpha;  /* as they are stored */
@@ -91,4 +100,6 @@ void shoal_image_set_warn_odd(const shoal_image_set *m);
 /** ERR_IO, with the cure: nothing is an image; some images cannot be read (the cure moves them away, and overwrites nothing). */
 shoal_status shoal_image_set_refuse_empty(const shoal_image_set *m, const char *folder);
 shoal_status shoal_image_set_refuse_damaged(const shoal_image_set *m);
+/** ERR_IO, with the import that scales them, if images have several sizes and none was asked for. */
+shoal_status shoal_image_set_check_sizes(const shoal_image_set *m, const shoal_import_args *a, const char *out_path);
 #endif

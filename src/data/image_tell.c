@@ -10,6 +10,7 @@
 #include "data/image_set.h"
 #include "data/images_table.h"
 #include "data/python.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,6 +181,27 @@ static void tell_channels(const shoal_image_set *m)
              m->like.path, changed->first);
 }
 
+/* Where a model or --size says how large they are. */
+static void tell_scaled(const shoal_image_set *m)
+{
+  const shoal_image_size *first = NULL;
+  size_t scaled = 0, stretched = 0;
+  char other[80] = "";
+  for (size_t i = 0; i < m->n_sizes; i++) {
+    const shoal_image_size *s = &m->sizes[i];
+    if (s->width == m->form.width && s->height == m->form.height) continue;
+    if (!first) first = s;
+    scaled += s->n;
+    if ((int64_t)s->width * m->form.height != (int64_t)s->height * m->form.width) stretched += s->n;
+  }
+  if (!scaled) return;
+  if (stretched == scaled) snprintf(other, sizeof other, ", to other proportions");
+  if (stretched < scaled && stretched) snprintf(other, sizeof other, ", %zu of them to other proportions", stretched);
+  shoal_info("%zu image%s scaled to %d x %d%s%s%s; the first is %s, %d x %d", scaled, scaled > 1 ? "s are" : " is",
+             m->form.width, m->form.height, m->like.path ? ", as those of " : "", m->like.path ? m->like.path : "",
+             other, first->first, first->width, first->height);
+}
+
 static void tell_converted(const shoal_image_set *m)
 {
   if (m->turned.n)
@@ -193,6 +215,7 @@ static void tell_converted(const shoal_image_set *m)
                "colour %s",
                m->grey.n, m->grey.n > 1 ? "s are" : " is", m->grey.n > 1 ? "" : "s", m->colour.n, m->grey.first,
                m->colour.first);
+  tell_scaled(m);
   if (m->alpha.n)
     shoal_info("%zu image%s transparent pixels, which are mixed with black, the first is %s", m->alpha.n,
                m->alpha.n > 1 ? "s may have" : " may have", m->alpha.first);
@@ -300,5 +323,76 @@ shoal_status shoal_image_set_refuse_damaged(const shoal_image_set *m)
                                        rest ? ", and once more for the rest" : "");
   shoal_str_free(&command);
   free(place);
+  return st;
+}
+
+/* The most common first. */
+static int by_count(const void *a, const void *b)
+{
+  const shoal_image_size *p = a, *q = b;
+  return p->n != q->n ? (p->n < q->n) - (p->n > q->n) : strcmp(p->first, q->first);
+}
+
+static int by_number(const void *a, const void *b)
+{
+  const int p = *(const int *)a, q = *(const int *)b;
+  return (p > q) - (p < q);
+}
+
+/* The median of widths, or of heights, over all images. */
+static shoal_status find_median(const shoal_image_set *m, bool height, int *out)
+{
+  int *sides;
+  size_t n = 0;
+  SHOAL_TRY(SHOAL_ALLOC(m->files.n, &sides));
+  for (size_t i = 0; i < m->n_sizes; i++)
+    for (size_t k = 0; k < m->sizes[i].n; k++) sides[n++] = height ? m->sizes[i].height : m->sizes[i].width;
+  qsort(sides, n, sizeof *sides, by_number);
+  *out = sides[n / 2];
+  free(sides);
+  return SHOAL_OK;
+}
+
+/* The size to propose: that of most images, or, where there is none such, what lies in the middle and is not too much for a first network. */
+static shoal_status choose_size(const shoal_image_set *m, const shoal_image_size *common, int *width, int *height)
+{
+  enum { MOST = 224 };
+  *width = common->width;
+  *height = common->height;
+  if (2 * common->n >= m->files.n) return SHOAL_OK;
+  SHOAL_TRY(find_median(m, false, width));
+  SHOAL_TRY(find_median(m, true, height));
+  *width = SHOAL_MIN(*width, MOST);
+  *height = SHOAL_MIN(*height, MOST);
+  return SHOAL_OK;
+}
+
+shoal_status shoal_image_set_check_sizes(const shoal_image_set *m, const shoal_import_args *a, const char *out_path)
+{
+  shoal_image_size *sizes;
+  shoal_str text = { 0 };
+  char word[SHOAL_WORD];
+  int width, height;
+  if (m->sized || m->n_sizes < 2) return SHOAL_OK;
+  SHOAL_TRY(SHOAL_ALLOC(m->n_sizes, &sizes));
+  memcpy(sizes, m->sizes, m->n_sizes * sizeof *sizes);
+  qsort(sizes, m->n_sizes, sizeof *sizes, by_count);
+  shoal_status st = choose_size(m, sizes, &width, &height);
+  if (st != SHOAL_OK) goto done;
+  for (size_t i = 0; i < m->n_sizes && i < SHOAL_IMAGE_SET_SHOWN; i++)
+    shoal_str_add(&text, "%s%d x %d (%zu, the first is %s)", i ? ", " : "", sizes[i].width, sizes[i].height, sizes[i].n,
+                  sizes[i].first);
+  if (m->n_sizes > SHOAL_IMAGE_SET_SHOWN) shoal_str_add(&text, " and %zu more", m->n_sizes - SHOAL_IMAGE_SET_SHOWN);
+  shoal_str_add(
+      &text,
+      "; all must have one, and this import scales them, the files stay as they are: shoal data import images %s",
+      shoal_shell_word(a->sources[0], word));
+  if (a->test_share) shoal_str_add(&text, " --test-share %g", *a->test_share);
+  if (a->seed) shoal_str_add(&text, " --seed %" PRIu64, *a->seed);
+  st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %zu images have %zu sizes: %s --size %dx%d -o %s", m->folder, m->files.n,
+                  m->n_sizes, text.text, width, height, shoal_shell_word(out_path, word));
+done:
+  shoal_str_free(&text);
+  free(sizes);
   return st;
 }

@@ -28,7 +28,8 @@ enum {
   LIKE = 1024,
   TARGET = 2048,
   VOCABULARY = 4096,
-  SHAPE = 8192
+  SHAPE = 8192,
+  SIZE = 16384
 };
 
 static const struct {
@@ -49,7 +50,7 @@ static const struct {
     TRAIN_COUNT | TEST_SHARE | SEED | LABEL | TARGET | DROP | HEADER | SEPARATOR | DECIMAL | THOUSANDS | MISSING |
         LIKE | SHAPE },
   { "npy", shoal_import_npy, { "*.npy", "*.npz" }, TRAIN_COUNT | TEST_SHARE | SEED | TARGET | SHAPE },
-  { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED | LIKE },
+  { "images", shoal_import_images, { NULL }, TEST_SHARE | SEED | LIKE | SIZE },
   { "text", shoal_import_text, { "*.txt", "*.txt.gz" }, TRAIN_COUNT | TEST_SHARE | VOCABULARY | LIKE },
 };
 
@@ -86,6 +87,7 @@ static shoal_status check_options(const shoal_import_args *a, unsigned has)
     { "--missing", MISSING, a->missing != NULL },
     { "--like", LIKE, a->like != NULL },
     { "--shape", SHAPE, a->shape != NULL },
+    { "--size", SIZE, a->size != NULL },
     { "--vocab", VOCABULARY, a->vocab != NULL },
     { "--merges", VOCABULARY, a->merges != NULL },
     { "--tokenizer", VOCABULARY, a->tokenizer != NULL },
@@ -161,6 +163,8 @@ static shoal_status check_values(const shoal_import_args *a)
 {
   SHOAL_CHECK(!a->shape || !a->like, SHOAL_ERR_USAGE,
               "--shape does nothing beside --like, whose samples have a shape: leave it out");
+  SHOAL_CHECK(!a->size || !a->like, SHOAL_ERR_USAGE,
+              "--size does nothing beside --like, whose images have a size, to which all are scaled: leave it out");
   SHOAL_CHECK(!a->seed || a->test_share || a->train_count || (!a->like && !shoal_import_unlabelled(a)), SHOAL_ERR_USAGE,
               "--seed does nothing beside %s, of which no test samples are drawn: leave it out",
               a->like ? "--like" : "--label none");

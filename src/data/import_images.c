@@ -1,7 +1,8 @@
 /* Makes a data set of a folder of images, one folder inside it per class.
  *
  * All folders are looked through first (image_find.c), then the classes get their numbers (image_classes.c), then pixels are read.  All
- * images must have one size; if one has colours, all get three channels.  With --like size, channels and classes are those of a model.
+ * images must have one size, unless --size says to which they are scaled; if one has colours, all get three channels.  With --like size,
+ * channels and classes are those of a model.
  * Files that are neither PNG nor JPEG are counted and left out. */
 #include "base/error.h"
 #include "base/log.h"
@@ -30,6 +31,7 @@ static void close_images(shoal_image_set *m)
   shoal_texts_free(&m->files);
   shoal_texts_free(&m->classes);
   shoal_texts_free(&m->like.names);
+  free(m->sizes);
   free(m->y);
   free(m->test);
 }
@@ -55,6 +57,22 @@ static shoal_status read_like(shoal_h5 file, const char *path, void *out)
       path, (long long)l->sample[0]);
   SHOAL_TRY(shoal_like_classes(file, path, &l->classes));
   return shoal_like_names(file, "class_names", (size_t)l->classes, &l->names);
+}
+
+/* "64x48", or "64" for both. */
+static shoal_status read_size(const char *text, shoal_image *out)
+{
+  const char *cross = strchr(text, 'x');
+  char *width = shoal_strdup_printf("%.*s", cross ? (int)(cross - text) : (int)strlen(text), text);
+  int64_t w = 0, h = 0;
+  const bool read =
+      shoal_parse_i64(width, &w) == SHOAL_OK && shoal_parse_i64(cross ? cross + 1 : width, &h) == SHOAL_OK;
+  free(width);
+  SHOAL_CHECK(read && w >= 1 && h >= 1 && w <= SHOAL_IMAGE_SIDE && h <= SHOAL_IMAGE_SIDE, SHOAL_ERR_ARG,
+              "--size is \"%s\": must be width and height, 1 to %d, as 64x48, or 64 for both", text, SHOAL_IMAGE_SIDE);
+  out->width = (int)w;
+  out->height = (int)h;
+  return SHOAL_OK;
 }
 
 static shoal_status write_images(shoal_image_set *m, const shoal_import_args *a, const char *out_path)
@@ -105,17 +123,20 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
               a->n_sources);
   shoal_status st;
   if (a->like) {
-    m.first = m.like.path = a->like;
+    m.like.path = a->like;
     SHOAL_TRY_GOTO(st, shoal_like_read(a->like, read_like, &m.like), done);
     m.form = (shoal_image){ .channels = (int)m.like.sample[0],
                             .height = (int)m.like.sample[1],
                             .width = (int)m.like.sample[2] };
   }
+  if (a->size) SHOAL_TRY_GOTO(st, read_size(a->size, &m.form), done);
+  m.sized = a->like || a->size;
   SHOAL_TRY_GOTO(st, shoal_image_set_find(a, a->sources[0], &m, &by_folder), done);
   if (m.files.n == 0) {
     st = m.damaged.n ? shoal_image_set_refuse_damaged(&m) : shoal_image_set_refuse_empty(&m, a->sources[0]);
     goto done;
   }
+  SHOAL_TRY_GOTO(st, shoal_image_set_check_sizes(&m, a, out_path), done);
   SHOAL_TRY_GOTO(st, shoal_image_set_name_classes(&m), done);
   SHOAL_TRY_GOTO(st, shoal_image_set_number(&m), done);
   SHOAL_CHECK_GOTO(st, !by_folder || m.test[m.files.n - 1], done, SHOAL_ERR_IO,

@@ -125,7 +125,7 @@ def test_images_by_split():
 
 
 IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), words
-    ("2.png", png(pixels(1, 16, 17)), "set/b/2.png is 17 x 16, but set/a/1.jpg is 16 x 16: all images must have one size"),
+    ("2.png", png(pixels(1, 16, 17)), "set: 2 images have 2 sizes: 16 x 16 (1, the first is set/a/1.jpg), 17 x 16 (1, the first is set/b/2.png); all must have one"),
     ("2.png", png(pixels(1, 16, 16), cut=60), "set/b/2.png is damaged or cut short"),
     ("2.jpg", GREY_JPEG[:-8], "set/b/2.jpg is damaged or cut short"),
     ("2.jpg", GREY_JPEG[:30], "set/b/2.jpg is damaged or cut short"),
@@ -288,17 +288,62 @@ def test_images_exif_damaged():
     assert r.returncode in (0, 7) and r.stderr.count("\n") <= 2, r.stderr
 
 
-def test_images_sizes_cure():
-    """The command that makes one size names the files, and takes off an orientation that would turn them again."""
-    put("set/train/a/1.jpg", COLOUR_JPEG)
-    put("set/train/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
-    assert_one_error(load("images", "set", code=7), "set/train/a/2.jpg is 8 x 16, but set/train/a/1.jpg is 16 x 8",
-                     "in place of the originals: mogrify -auto-orient -resize '16x8!' set/*/*/*")
-    odd = "my $pics/it's a set"
-    put(f"{odd}/a/1.jpg", COLOUR_JPEG)
-    put(f"{odd}/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
-    command = load("images", odd, code=7).stderr.strip().split("mogrify")[1]
-    assert subprocess.run(f"echo {command}", shell=True, capture_output=True, text=True).stdout.endswith(f" {odd}/a/1.jpg {odd}/a/2.jpg\n"), command
+def triangle(old, new):
+    """Weights [new, old] of each old pixel in each new one."""
+    scale = old / new
+    far = abs(np.arange(old) + 0.5 - (np.arange(new)[:, None] + 0.5) * scale) / max(scale, 1)
+    weights = np.maximum(0, 1 - far)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def scaled(image, width, height):
+    return np.einsum("ij,jk...,lk->il...", triangle(image.shape[0], height), image.astype("f8"), triangle(image.shape[1], width))
+
+
+def test_images_sizes():
+    """Images of several sizes: all are told, and the import that is printed scales them; files stay as they are."""
+    folder = "my $pics/it's a set"
+    shapes = [(16, 16), (16, 16), (16, 16), (8, 24), (40, 7), (3, 3)]
+    for i, (h, w) in enumerate(shapes):
+        put(f"{folder}/{'ab'[i % 2]}/{i}.png", png(pixels(i, h, w, 3)))
+    r = load("images", folder, "--test-share", "0", code=7)
+    assert_one_error(r, f"{folder}: 6 images have 4 sizes: 16 x 16 (3, the first is {folder}/a/0.png), ",
+                     f"24 x 8 (1, the first is {folder}/b/3.png)", " --test-share 0 --size 16x16 -o ")
+    before = {f: open(f, "rb").read() for f in (f"{folder}/{'ab'[i % 2]}/{i}.png" for i in range(6))}
+    command = r.stderr.strip().split("stay as they are: shoal ")[1]
+    r = subprocess.run(f"{shlex.quote(program())} {command}", shell=True, capture_output=True, text=True, env={**os.environ, **PLAIN_ENV})
+    assert r.returncode == 0 and f"3 images are scaled to 16 x 16, 2 of them to other proportions; the first is {folder}/a/4.png, 7 x 40" in r.stdout, r
+    x = made()[0]
+    for k, i in enumerate((0, 2, 4, 1, 3, 5)):
+        assert abs(x[k].transpose(1, 2, 0) - scaled(pixels(i, *shapes[i], 3), 16, 16)).max() <= (0.501 if i > 2 else 0)
+    assert before == {f: open(f, "rb").read() for f in before}
+    if importlib.util.find_spec("PIL"):
+        from PIL import Image
+        for k, i in ((2, 4), (4, 3), (5, 5)):
+            want = np.array(Image.open(f"{folder}/{'ab'[i % 2]}/{i}.png").resize((16, 16), Image.Resampling.BILINEAR))
+            assert abs(x[k].transpose(1, 2, 0).astype(int) - want).max() <= 1
+    load("images", folder, "--size", "5x9")
+    assert made()[0].shape[1:] == (3, 9, 5)
+    load("images", folder, "--size", "4")
+    assert made()[0].shape[1:] == (3, 4, 4)
+    for wrong in ("0x4", "4x", "x4", "4x4x4", "5000", "big", ""):
+        assert_one_error(load("images", folder, "--size", wrong, code=2), f'--size is "{wrong}": must be width and height, 1 to 4096')
+    assert_one_error(load("images", folder, "--size", "4", "--like", "t.h5", code=2), "--size does nothing beside --like")
+
+
+def test_images_sizes_middle():
+    """No size that most have: the middle of widths and heights, at most 224 each; turned images have the size that is shown."""
+    for i, (h, w) in enumerate(((2, 400), (4, 300), (6, 500), (8, 250), (10, 260))):
+        put(f"set/a/{i}.png", png(pixels(i, h, w)))
+    assert_one_error(load("images", "set", code=7), "5 images have 5 sizes", "--size 224x6 -o ")
+    put("turned/a/1.jpg", COLOUR_JPEG)
+    put("turned/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
+    assert_one_error(load("images", "turned", code=7), "16 x 8 (1, the first is turned/a/1.jpg), 8 x 16 (1, ", "--size 16x8 -o ")
+    load("images", "turned", "--size", "16x8", "--test-share", "0")
+    both = made()[0]
+    shutil.copytree("turned", "one", ignore=shutil.ignore_patterns("1.jpg"))
+    load("images", "one", "--test-share", "0")
+    assert abs(both[1].transpose(1, 2, 0) - scaled(made()[0][0].transpose(1, 2, 0), 16, 8)).max() <= 0.501
 
 
 def test_images_print():
@@ -579,7 +624,9 @@ def test_images_like():
     for k, (label, i) in enumerate((label, i) for label in ("day", "night") for i in range(4)):
         assert np.array_equal(x[k], [pixels(zlib.crc32(f"grey{label}{i}".encode()), 4, 6)] * 3)
     put("rgb/night/4.jpg", COLOUR_JPEG)
-    assert_one_error(load("images", "rgb", "--like", "grey.h5", code=7), "rgb/night/4.jpg is 16 x 8, but grey.h5 has images of 6 x 4", "-resize '6x4!'")
+    r = load("images", "rgb", "--like", "grey.h5")
+    assert "1 image is scaled to 6 x 4, as those of grey.h5, to other proportions; the first is rgb/night/4.jpg, 16 x 8" in r.stdout
+    assert made()[0].shape == (9, 1, 4, 6)
     os.remove("rgb/night/4.jpg")
     r = load("images", "rgb", "--like", "grey.h5")
     assert "8 images have colours and become grey (0.299 red + 0.587 green + 0.114 blue), as grey.h5 has them" in r.stdout

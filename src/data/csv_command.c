@@ -400,7 +400,7 @@ void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const 
   }
   shoal_str_add(
       out,
-      "n = h5py.File(sys.argv[3]).attrs[\"feature_names\"]; n = (n.decode() if isinstance(n, bytes) else n)."
+      "n = h5py.File(sys.argv[2]).attrs[\"feature_names\"]; n = (n.decode() if isinstance(n, bytes) else n)."
       "split(\"\\n\"); w = [%s]; o = {i: max((k for k in w if i.startswith(k + \"_\")), key=len, "
       "default=None) for i in n if i not in t}; c = {i: (t[k] == i[len(k) + 1:]).astype(int) if k in t else 0 "
       "for i, k in o.items() if k}; [print(f\"warning: {k} {v!r} is not known to the model: 0 in all of its "
@@ -413,9 +413,9 @@ void shoal_csv_command_known(const shoal_csv_layout *l, const char *path, const 
                   known->texts);
   shoal_str_add(out,
                 "pandas.concat([t.drop(columns=w, errors=\"ignore\"), pandas.DataFrame(c, index=t.index)], axis=1)."
-                "to_csv(sys.argv[2], ");
+                "to_csv(sys.argv[3], ");
   add_separator(l, out);
-  shoal_str_add(out, ", index=False)' %s NEW %s does", shoal_shell_word(path, word), shoal_shell_word(model, file));
+  shoal_str_add(out, ", index=False)' %s %s NEW does", shoal_shell_word(path, word), shoal_shell_word(model, file));
   add_needs(&python, out);
 }
 

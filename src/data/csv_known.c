@@ -149,6 +149,26 @@ static shoal_status add_known(const shoal_csv_probe *p, const shoal_csv_layout *
   return SHOAL_OK;
 }
 
+/* The first word of a column that the model has as columns of 1 and 0, and has none for: ", of which it does not know ..." */
+static void tell_unknown(const shoal_csv_probe *p, const shoal_csv_layout *l, const shoal_texts *missing,
+                         shoal_str *out)
+{
+  char shown[256], word[48], text[96];
+  for (size_t i = 0; i < l->columns && !out->len; i++) {
+    size_t made = 0;
+    if (l->place[i] != SIZE_MAX || l->dropped[i] || l->numeric[i]) continue;
+    while (made < missing->n && !is_made_of(missing->at[made], l->names[i])) made++;
+    for (size_t r = l->header ? 1 : 0; r < p->rows && made < missing->n && !out->len; r++) {
+      const char *cell = shoal_csv_cell(p, r, i);
+      char *name = shoal_strdup_printf("%s_%s", l->names[i], cell);
+      if (cell[0] && !shoal_texts_have(&p->like->names, shoal_show(name, shown, sizeof shown)))
+        shoal_str_add(out, " (\"%s\" in column %s is not known to the model, and is 0 in all of them)",
+                      shoal_show(cell, word, sizeof word), shoal_csv_column_text(l, i, text, sizeof text));
+      free(name);
+    }
+  }
+}
+
 static shoal_status refuse_missing(const shoal_csv_probe *p, const shoal_csv_layout *l, const shoal_texts *missing)
 {
   char shown[48];
@@ -160,12 +180,13 @@ static shoal_status refuse_missing(const shoal_csv_probe *p, const shoal_csv_lay
   for (size_t i = 0; i < l->columns; i++)
     if (l->place[i] == SIZE_MAX && !l->dropped[i] && others++ < SHOWN)
       shoal_str_add(&has, "%s\"%s\"", others > 1 ? ", " : "", shoal_show(l->names[i], shown, sizeof shown));
-  shoal_str command = { 0 };
+  shoal_str command = { 0 }, unknown = { 0 };
   bool all = false;
+  tell_unknown(p, l, missing, &unknown);
   const bool more = missing->n > 1;
   shoal_status st = add_known(p, l, missing, &command, &all);
   if (st == SHOAL_OK)
-    st = SHOAL_FAIL(SHOAL_ERR_ARG, "%s lacks the column%s %s, which %s was trained on%s%s%s: %s%s%s%s%s", p->path,
+    st = SHOAL_FAIL(SHOAL_ERR_ARG, "%s lacks the column%s %s, which %s was trained on%s%s%s: %s%s%s%s%s%s", p->path,
                     more ? "s" : "", lacks.text, p->like->path, has.len ? "; that does not know " : "",
                     has.len ? has.text : "", others > SHOWN ? ", ..." : "",
                     all    ? ""
@@ -174,12 +195,14 @@ static shoal_status refuse_missing(const shoal_csv_probe *p, const shoal_csv_lay
                            : "add it (where its values are not known, empty, with --missing mean), or name it as there",
                     command.len && !all ? "; those of words: " : "",
                     command.len ? "make columns of 1 and 0 of its words, as those of the model were made" : "",
+                    command.len && unknown.len ? unknown.text : "",
                     command.len ? shoal_csv_command_order(&command) : "", command.len ? ", as " : "");
   char word[SHOAL_WORD];
   if (command.len)
     st = shoal_error_append(st, "%s, and shoal data import csv NEW --like %s -o NEW.h5", command.text,
                             shoal_shell_word(p->args->like, word));
   shoal_str_free(&command);
+  shoal_str_free(&unknown);
   shoal_str_free(&lacks);
   shoal_str_free(&has);
   return st;

@@ -2,7 +2,7 @@
  * line ends; blanks around fields; LF, CRLF or CR line ends; separators of other countries.
  *
  * The separator is found by counting signs in the first lines: it occurs equally often in all of them, and a comma in a
- * number is none.
+ * number is none.  Of spaces, which have to be asked for, several are one, and those around a row none: columns that are aligned.
  *
  * Fields are parsed in place: a NUL replaces the separator, and a doubled quote shifts the rest of its field left by
  * one.  So a row needs no allocation, and the text must outlive its fields. */
@@ -222,6 +222,7 @@ const char *shoal_csv_dialect_text(const shoal_csv_dialect *d, char *buf, size_t
   snprintf(one, sizeof one, "\"%c\"", d->separator);
   for (int i = 0; i < SIGNS; i++)
     if (signs[i] == d->separator) name = sign_names[i];
+  if (d->separator == ' ') name = "spaces";
   if (d->stated) snprintf(line, sizeof line, ", as its line \"sep=%c\" says", d->separator);
   snprintf(buf, cap, "%s%s%s", name, line, d->decimal == ',' ? ", with a decimal comma" : "");
   return buf;
@@ -349,7 +350,8 @@ static shoal_status refuse_zero(const shoal_csv *c, const shoal_csv_field *f, co
 /* Reads one field; sets *more if another follows in the row. */
 static shoal_status read_field(shoal_csv *c, bool *more)
 {
-  while (c->at < c->end && blank(c, *c->at)) c->at++;
+  const bool spaces = c->dialect.separator == ' ';
+  while (c->at < c->end && (blank(c, *c->at) || (spaces && *c->at == ' '))) c->at++;
   shoal_csv_field f = { c->at, c->line, column(c, c->at) };
   char *text_end = f.text;
   if (c->at < c->end && *c->at == '"') {
@@ -363,8 +365,12 @@ static shoal_status read_field(shoal_csv *c, bool *more)
   if (memchr(f.text, '\0', (size_t)(text_end - f.text))) return refuse_zero(c, &f, text_end);
   char ended_by = c->at < c->end ? *c->at : '\0';
   *text_end = '\0'; /* may overwrite the separator, hence ended_by */
-  *more = ended_by == c->dialect.separator;
   if (c->at < c->end) c->at++;
+  if (spaces && ended_by == ' ') {
+    while (c->at < c->end && *c->at == ' ') c->at++;
+    if (ends_field(c, c->at)) ended_by = c->at < c->end ? *c->at++ : '\0';
+  }
+  *more = ended_by == c->dialect.separator;
   if (ended_by == '\r' && c->at < c->end && *c->at == '\n') c->at++;
   if (!*more) count_line(c, c->at);
   return add_field(c, f);

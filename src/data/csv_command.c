@@ -23,7 +23,10 @@ static void add_separator(const shoal_csv_layout *l, shoal_str *out)
 static void add_read(const shoal_csv_layout *l, const char *path, shoal_str *out)
 {
   shoal_str_add(out, "pandas.read_csv(%s, ", path);
-  add_separator(l, out);
+  if (l->dialect.separator == ' ')
+    shoal_str_add(out, "sep=r\"\\s+\"");
+  else
+    add_separator(l, out);
   shoal_str_add(out, ", dtype=str, keep_default_na=False, skipinitialspace=True%s)", l->header ? "" : ", header=None");
 }
 
@@ -97,7 +100,8 @@ static bool writes_header(const shoal_csv_layout *l)
 /* ---- statements ---- */
 
 static const char gaps[] =
-    "[\"\", \"na\", \"n/a\", \"nan\", \"nat\", \"null\", \"none\", \"?\", \"-\", \"#n/a\", \"<na>\"]";
+    "[\"\", \"na\", \"n/a\", \"nan\", \"nat\", \"null\", \"none\", \"?\", \"-\", \"#n/a\", \"<na>\"]",
+                  infinite[] = "[\"inf\", \"-inf\", \"+inf\", \"infinity\", \"-infinity\", \"1.#inf\", \"-1.#inf\"]";
 
 /* "D = ...; ", a function of a column and the ways to read it; what marks a gap becomes empty, and days or hours whole numbers where
  * they are whole. */
@@ -448,8 +452,8 @@ void shoal_csv_command_filled(const shoal_csv_layout *l, const char *path, size_
   begin("", &python, out);
   shoal_str_add(out, "t = ");
   add_read(l, "sys.argv[1]", out);
-  shoal_str_add(out, "; t[~t.iloc[:, %zu].str.strip().str.lower().isin(%s)].to_csv(sys.argv[2], ", column,
-                marks ? gaps : "[\"\"]");
+  shoal_str_add(out, "; t[~t.iloc[:, %zu].str.strip().str.lower().isin(%s%s%s)].to_csv(sys.argv[2], ", column,
+                marks ? gaps : "[\"\"]", marks ? " + " : "", marks ? infinite : "");
   add_separator(l, out);
   shoal_str_add(out, ", index=False%s)' %s NEW does", l->header ? "" : ", header=False", shoal_shell_word(path, word));
   add_needs(&python, out);

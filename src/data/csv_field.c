@@ -68,6 +68,20 @@ bool shoal_csv_marks_gap(const char *text)
   return is_one_of(text, none, SHOAL_COUNT(none)) || result_of(text) == RESULT_NAN;
 }
 
+bool shoal_csv_is_infinite(const char *text)
+{
+  return result_of(text) == RESULT_INFINITE;
+}
+
+bool shoal_csv_is_beyond(const shoal_csv_dialect *d, const char *text)
+{
+  double v;
+  char *end;
+  if (shoal_csv_is_infinite(text)) return true;
+  if (shoal_csv_number(d, text, &v, NULL)) return isinf((float)v);
+  return isinf(strtod(text, &end)) && end > text && !*end;
+}
+
 bool shoal_csv_is_list(const char *text)
 {
   const size_t n = strlen(text);
@@ -226,12 +240,30 @@ static void explain_by_command(const shoal_csv_layout *l, bool guessed, const sh
   shoal_str_free(&text);
 }
 
-static void explain_gap(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, char out[SHOAL_CSV_REASON])
+/* What a field is that --missing mends: "is infinite, so not finite, the first of 3 such fields". */
+static void describe_gap(const shoal_csv_wrong *f, bool beyond, char *out, size_t cap)
 {
-  char drop[64] = "";
-  const char *what = !f->text[0]                        ? "is empty"
-                     : result_of(f->text) == RESULT_NAN ? "is not a number (NaN), which marks a missing value"
-                                                        : "marks a missing value";
+  char more[128] = "", shown[48];
+  const bool infinite = shoal_csv_is_infinite(f->text);
+  if (beyond && f->beyond > 1 && infinite)
+    snprintf(more, sizeof more, ", as %zu fields of the file", f->beyond);
+  else if (beyond && f->beyond > 1)
+    snprintf(more, sizeof more, ", as %zu fields of the file (the largest, \"%s\", in line %zu)", f->beyond,
+             shoal_show(f->most, shown, sizeof shown), f->most_line);
+  snprintf(out, cap, "%s%s",
+           beyond && infinite                 ? "is infinite, so not finite"
+           : beyond                           ? "is larger than any 32-bit float"
+           : !f->text[0]                      ? "is empty"
+           : result_of(f->text) == RESULT_NAN ? "is not a number (NaN), which marks a missing value"
+                                              : "marks a missing value",
+           more);
+}
+
+static void explain_gap(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f, bool beyond,
+                        char out[SHOAL_CSV_REASON])
+{
+  char drop[64] = "", what[256];
+  describe_gap(f, beyond, what, sizeof what);
   if (l->odd) {
     shoal_str both = { 0 };
     shoal_str_add(&both, "%s, which --missing mean fills, and %zu other column%s no numbers", what, l->odd,
@@ -242,10 +274,14 @@ static void explain_gap(const shoal_csv_layout *l, bool guessed, const shoal_csv
   }
   if (others_have_numbers(l, f->column)) snprintf(drop, sizeof drop, ", --drop %zu the column", f->column + 1);
   const bool none = l->label == SHOAL_CSV_NO_LABEL && !l->like;
-  snprintf(out, SHOAL_CSV_REASON,
-           "%s; features are numbers: %s--missing mean fills such fields%s, --missing drop leaves their rows out%s%s",
-           what, none ? "--like RUN " : "", none || l->like ? " with the mean that the model was trained with" : "",
-           drop, f->slips ? f->slips : "");
+  snprintf(
+      out, SHOAL_CSV_REASON,
+      "%s; features are %snumbers: %s--missing mean fills such fields%s%s, --missing drop leaves their rows out%s%s",
+      what, beyond ? "finite " : "", none ? "--like RUN " : "",
+      none || l->like ? " with the mean that the model was trained with" : "", drop,
+      beyond && !shoal_csv_is_infinite(f->text) ? "; if such numbers are right, divide the column by a power of ten"
+                                                : "",
+      f->slips ? f->slips : "");
 }
 
 /* One field among numbers. */
@@ -274,22 +310,6 @@ static void explain_words(const shoal_csv_layout *l, bool guessed, const shoal_c
            label, or_drop(l, f->column, drop), l->words.len && others ? l->words.text : "");
 }
 
-static void explain_infinite(const shoal_csv_layout *l, const shoal_csv_wrong *f, const char *file,
-                             char out[SHOAL_CSV_REASON])
-{
-  char drop[64], nan[SHOAL_WORD + 192] = "";
-  const char *value = behind_sign(f->text);
-  if (result_of(f->text) == RESULT_INFINITE && strlen(value) < 32) {
-    const int dot = (int)strcspn(value, ".");
-    snprintf(nan, sizeof nan,
-             ", or write nan for it, as sed 's/%s%.*s%s%s%s/nan/g' %s >NEW does, and give --missing drop",
-             isalpha((unsigned char)*value) ? "\\<" : "", dot, value, value[dot] ? "[.]" : "",
-             value[dot] ? value + dot + 1 : "", isalpha((unsigned char)*value) ? "\\>" : "", file);
-  }
-  snprintf(out, SHOAL_CSV_REASON, "is infinite, so not finite; features are finite numbers: remove the row%s%s", nan,
-           or_drop(l, f->column, drop));
-}
-
 static bool is_base_16(const char *text)
 {
   const char *c = behind_sign(text);
@@ -306,16 +326,13 @@ static bool has_underscores(const char *text)
 const char *shoal_csv_why_not(const shoal_csv_layout *l, bool guessed, const shoal_csv_wrong *f,
                               char out[SHOAL_CSV_REASON])
 {
-  char word[SHOAL_WORD], drop[64], *end;
+  char word[SHOAL_WORD], drop[64];
   const char *text = f->text, *file = shoal_shell_word(f->path, word), *sign = decoration(text);
   or_drop(l, f->column, drop);
   const shoal_csv_holds kind = l->holds[f->column];
-  if (!text[0] || shoal_csv_marks_gap(text))
-    explain_gap(l, guessed, f, out);
-  else if ((f->number && !isfinite(f->value)) || result_of(text) == RESULT_INFINITE)
-    explain_infinite(l, f, file, out);
-  else if (f->number || (isinf(strtod(text, &end)) && end > text && !*end))
-    snprintf(out, SHOAL_CSV_REASON, "is larger than any 32-bit float: divide the column by a power of ten%s", drop);
+  const bool beyond = shoal_csv_is_beyond(&l->dialect, text) && !shoal_csv_is_target(l, f->column);
+  if (!text[0] || beyond || shoal_csv_marks_gap(text))
+    explain_gap(l, guessed, f, beyond, out);
   else if (is_base_16(text))
     snprintf(out, SHOAL_CSV_REASON, "is written in base 16: write it in base 10%s", drop);
   else if (has_underscores(text))

@@ -7,6 +7,10 @@
 
 /** Whether a field that is not empty says that there is no value: "NA", "#DIV/0!", "-1.#IND", "-nan(ind)". */
 bool shoal_csv_marks_gap(const char *text);
+/** Whether it is a number, infinite or not, that no 32-bit float can hold; --missing takes it for a missing value. */
+bool shoal_csv_is_beyond(const shoal_csv_dialect *d, const char *text);
+/** Whether such a number is infinite. */
+bool shoal_csv_is_infinite(const char *text);
 /** Whether it is numbers as NumPy and pandas write an array into a cell, "[0.1 0.2]", "[1, 2]", or three or more with blanks between,
  *  as pixels are. */
 bool shoal_csv_is_list(const char *text);
@@ -21,9 +25,10 @@ typedef struct {
   const char *path, *text; /* of the file, of the field */
   size_t column;
   const char *slips; /* how to mend all fields that are none among numbers, if this or another one is so; else NULL */
-  size_t gaps;       /* then, fields of the file that have no value */
-  bool number;       /* it is one, of this value, but none of f32 */
-  double value;
+  size_t gaps;       /* then, fields of the file that have no value, or none that --missing keeps */
+  size_t beyond;     /* fields of the file that are no finite 32-bit float */
+  const char *most;  /* of these the one that is farthest from 0, in this line */
+  size_t most_line;
 } shoal_csv_wrong;
 /** The end of a sentence that begins with the field: "is empty; features are numbers: --missing mean ...".  Its commands work as
  *  they are printed; leaving the column out is advised only where others have numbers.

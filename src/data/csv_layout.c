@@ -370,7 +370,8 @@ static shoal_status find_all(const shoal_csv_probe *p, shoal_csv_layout *l)
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->numeric));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->holds));
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->form));
-  for (size_t i = 0; i < l->columns; i++) l->numeric[i] = p->rows > 1 && 2 * p->numbers[i] >= p->rows - 1;
+  for (size_t i = 0; i < l->columns; i++)
+    l->numeric[i] = p->numbers[i] && 2 * p->numbers[i] >= p->rows - 1 - p->blanks[i];
   SHOAL_TRY(SHOAL_ALLOC(l->columns, &l->place));
   for (size_t i = 0; i < l->columns; i++) l->place[i] = SIZE_MAX;
   SHOAL_TRY(drop_asked(p, l));

@@ -40,7 +40,7 @@ typedef struct {
   size_t targets;
   size_t *place;          /* [columns] number of the feature, of columns that are one */
   bool like;              /* features are those of a model: none may be left out */
-  bool *numeric;          /* [columns] half or more of the first rows have a number there */
+  bool *numeric;          /* [columns] half or more of the first rows that have something there have a number */
   shoal_csv_holds *holds; /* [columns] what features hold, by the first rows */
   char **form;            /* [columns] of dates how to read them (csv_date.h), of signs what is beside the numbers, of
                              SHOAL_CSV_SPLITS whose values are truth values what 1 is for; else NULL */

@@ -10,7 +10,8 @@ typedef struct {
   char *text;
   const char **cells; /* [rows, columns] */
   size_t rows, columns;
-  bool tail;                /* the header ends with a separator, the rows do not */
+  size_t head; /* rows from the first on without a gap; those behind have values in columns that have none in these */
+  bool tail;   /* the header ends with a separator, the rows do not */
   size_t *numbers, *blanks; /* [columns] cells of that kind below the first row */
 } shoal_csv_probe;
 

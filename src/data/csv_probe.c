@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { PROBE_BYTES = 256 << 10, PROBE_ROWS = 20, MOST_ROWS = 1000 };
+enum { PROBE_BYTES = 256 << 10, PROBE_ROWS = 20, MOST_ROWS = 1000, LATE_BYTES = 256 << 20, LATE_ROWS = 200 };
 
 const char *shoal_csv_cell(const shoal_csv_probe *p, size_t row, size_t column)
 {
@@ -42,8 +42,24 @@ void shoal_csv_probe_close(shoal_csv_probe *p)
   free(p->numbers);
 }
 
-/* Reads rows of the first `bytes` of a file.  If the text is cut there, its last row may be, and is left out. */
-static shoal_status read_rows(shoal_csv_probe *p, const shoal_csv_layout *l, const char *text, size_t bytes, bool cut)
+static bool has_value(const shoal_csv_probe *p, size_t row, size_t column)
+{
+  const char *text = shoal_csv_cell(p, row, column);
+  return text[0] && !shoal_csv_marks_gap(text);
+}
+
+/* Whether the row behind the last one that is kept is worth it: it has a value in a column that has none in the first rows. */
+static bool is_late(const shoal_csv_probe *p, const bool *silent)
+{
+  size_t i = 0;
+  while (i < p->columns && !(silent[i] && has_value(p, p->rows, i))) i++;
+  return i < p->columns;
+}
+
+/* Reads rows of the first `bytes` of a file.  If the text is cut there, its last row may be, and is left out.  `silent`: of rows behind
+ * the first `most`, those that are late; or NULL. */
+static shoal_status read_rows(shoal_csv_probe *p, const shoal_csv_layout *l, const char *text, size_t bytes, bool cut,
+                              const bool *silent, size_t most)
 {
   shoal_csv c;
   bool end = false;
@@ -52,17 +68,17 @@ static shoal_status read_rows(shoal_csv_probe *p, const shoal_csv_layout *l, con
   free(p->text);
   free(p->cells);
   p->cells = NULL;
-  p->rows = p->columns = 0;
+  p->rows = p->columns = p->head = 0;
   p->tail = false;
   SHOAL_TRY(SHOAL_ALLOC(bytes + 1, &p->text));
   memcpy(p->text, text, bytes);
   shoal_csv_init(&c, p->path, p->text, bytes, l->dialect);
-  for (size_t row = 0; row < MOST_ROWS; row++) {
+  for (size_t row = 0; (silent || row < most) && p->rows < most + LATE_ROWS; row++) {
     st = shoal_csv_next(&c, &end);
     if (st != SHOAL_OK || end) break;
     if (row == 0) {
       p->columns = c.n;
-      SHOAL_TRY_GOTO(st, SHOAL_ALLOC(SHOAL_MIN(bytes / c.n + 1, (size_t)MOST_ROWS) * c.n, &p->cells), done);
+      SHOAL_TRY_GOTO(st, SHOAL_ALLOC((SHOAL_MIN(bytes / c.n + 1, most + LATE_ROWS) + 1) * c.n, &p->cells), done);
     }
     if (row == 1 && c.n > 1 && c.n + 1 == p->columns && !p->cells[c.n][0]) {
       p->tail = true;
@@ -70,10 +86,11 @@ static shoal_status read_rows(shoal_csv_probe *p, const shoal_csv_layout *l, con
     }
     if (c.n != p->columns || (cut && c.at >= c.end)) break; /* the importer says what is wrong with it */
     for (size_t i = 0; i < c.n; i++) p->cells[p->rows * c.n + i] = c.fields[i].text;
-    p->rows++;
+    if (row < most || is_late(p, silent)) p->rows++;
+    if (row < most) p->head = p->rows;
   }
-  if (st != SHOAL_OK && cut && p->rows > 0) {
-    shoal_error_take(&kept); /* a quote that the cut left open */
+  if (st != SHOAL_OK && (cut || silent) && p->rows > 0) {
+    shoal_error_take(&kept); /* a quote that the cut left open, or what the importer will say */
     st = SHOAL_OK;
   }
 done:
@@ -81,14 +98,32 @@ done:
   return st;
 }
 
+/* A column that has nothing in the first rows may have something below: a few such rows are looked at, too. */
+static shoal_status read_late_rows(shoal_csv_probe *p, const shoal_csv_layout *l, const char *text, size_t n)
+{
+  const size_t bytes = SHOAL_MIN(n, (size_t)LATE_BYTES);
+  bool *silent, any = false;
+  SHOAL_TRY(SHOAL_ALLOC(p->columns, &silent));
+  for (size_t i = 0; i < p->columns; i++) {
+    size_t r = 1;
+    while (r < p->rows && !has_value(p, r, i)) r++;
+    silent[i] = r == p->rows;
+    any |= silent[i];
+  }
+  shoal_status st = any ? read_rows(p, l, text, bytes, bytes < n, silent, p->rows) : SHOAL_OK;
+  free(silent);
+  return st;
+}
+
 shoal_status shoal_csv_probe_open(shoal_csv_probe *p, const shoal_csv_layout *l, const char *text, size_t n)
 {
   size_t bytes = SHOAL_MIN(n, (size_t)PROBE_BYTES);
-  SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n));
+  SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n, NULL, MOST_ROWS));
   while (p->rows < PROBE_ROWS && bytes < n) {
     bytes = SHOAL_MIN(n, 8 * bytes);
-    SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n));
+    SHOAL_TRY(read_rows(p, l, text, bytes, bytes < n, NULL, MOST_ROWS));
   }
+  if (p->rows > 1 && (p->rows == MOST_ROWS || bytes < n)) SHOAL_TRY(read_late_rows(p, l, text, n));
   SHOAL_CHECK(p->rows > 0, SHOAL_ERR_IO, "%s is empty: no rows", p->path);
   SHOAL_TRY(SHOAL_ALLOC(2 * p->columns, &p->numbers));
   p->blanks = p->numbers + p->columns;
@@ -108,8 +143,8 @@ bool shoal_csv_counts_rows(const shoal_csv_probe *p, const shoal_csv_layout *l, 
 {
   size_t first = l->header ? 1 : 0;
   double v, expected = 0;
-  if (p->rows < first + 2) return false;
-  for (size_t r = first; r < p->rows; r++, expected++) {
+  if (p->head < first + 2) return false;
+  for (size_t r = first; r < p->head; r++, expected++) {
     if (!number(l, shoal_csv_cell(p, r, column), &v)) return false;
     if (r == first) expected = floor(v);
     if (v != expected) return false;

@@ -154,7 +154,10 @@ static shoal_status refuse_preamble(const shoal_csv *c, size_t line, size_t colu
 /* ---- rows that have something else where the others have numbers ---- */
 
 typedef struct {
-  size_t rows, gaps;   /* rows with such a field; fields without a value */
+  size_t rows, gaps; /* rows with such a field; fields that --missing mends */
+  size_t beyond;     /* of these, numbers that no 32-bit float can hold */
+  size_t most_line;  /* of the one that is farthest from 0 */
+  char most[48];
   bool lines;          /* each is on one line */
   shoal_str list, sed; /* "3, 9", "3d;9d": lines of the first rows */
 } slips;
@@ -162,9 +165,24 @@ enum { MOST_LINES = 20 };
 
 static bool is_slip(const shoal_csv_layout *l, size_t column, const char *text)
 {
-  double v;
+  double unused;
   return l->numeric[column] && l->holds[column] == SHOAL_CSV_NUMBERS && text[0] && !shoal_csv_marks_gap(text) &&
-         !(shoal_csv_number(&l->dialect, text, &v, NULL) && isfinite((float)v));
+         !shoal_csv_is_beyond(&l->dialect, text) && !shoal_csv_number(&l->dialect, text, &unused, NULL);
+}
+
+/* What strtold knows of a number beyond doubles is enough to compare. */
+static long double size_of(const shoal_csv_layout *l, const char *text)
+{
+  double v;
+  if (shoal_csv_is_infinite(text)) return INFINITY;
+  return fabsl(shoal_csv_number(&l->dialect, text, &v, NULL) ? v : strtold(text, NULL));
+}
+
+static void note_beyond(const shoal_csv_layout *l, const char *text, size_t line, slips *s)
+{
+  if (s->beyond++ > 0 && size_of(l, text) <= size_of(l, s->most)) return;
+  snprintf(s->most, sizeof s->most, "%.40s", text);
+  s->most_line = line;
 }
 
 /* Whether a row is the header, which is no slip. */
@@ -193,8 +211,11 @@ static slips find_slips(const shoal_csv_table *t, const char *path)
     if (is_header(l, &c)) continue;
     for (size_t i = 0; i < l->columns; i++) {
       if (i == l->label || l->dropped[i]) continue;
-      here |= is_slip(l, i, c.fields[i].text);
-      s.gaps += !t->args->missing && (!c.fields[i].text[0] || shoal_csv_marks_gap(c.fields[i].text));
+      const char *field = c.fields[i].text;
+      here |= is_slip(l, i, field);
+      const bool beyond = l->holds[i] == SHOAL_CSV_NUMBERS && shoal_csv_is_beyond(&l->dialect, field);
+      if (beyond) note_beyond(l, field, line, &s);
+      s.gaps += !t->args->missing && (beyond || !field[0] || shoal_csv_marks_gap(field));
     }
     if (here) s.lines &= last->line == line && !strchr(last->text, '\n') && s.rows < MOST_LINES;
     if (here && s.rows++ < MOST_LINES) {
@@ -231,7 +252,7 @@ static void explain_slips(const shoal_csv_table *t, const char *path, const slip
   }
 }
 
-shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v)
+shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number)
 {
   char column[96], shown[48];
   const shoal_csv_field *f = &c->fields[i];
@@ -260,14 +281,21 @@ shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, 
       "header or has the units, remove it, as sed %zud %s >NEW does",
       c->path, f->line, f->column, shoal_show(f->text, shown, sizeof shown), column, row,
       shoal_shell_word(c->path, word));
-  const bool gap = !f->text[0] || shoal_csv_marks_gap(f->text);
+  const bool gap = !f->text[0] || shoal_csv_marks_gap(f->text) || shoal_csv_is_beyond(&t->layout.dialect, f->text);
   slips found = { 0 };
   shoal_str cure = { 0 };
   if (gap || is_slip(&t->layout, i, f->text)) found = find_slips(t, c->path);
   if (gap && found.rows) shoal_str_add(&cure, "; and other fields among numbers are none: ");
   if (found.rows && (gap || t->rows > t->file_rows)) explain_slips(t, c->path, &found, &cure);
   char reason[SHOAL_CSV_REASON];
-  const shoal_csv_wrong wrong = { c->path, f->text, i, cure.text, gap ? 0 : found.gaps, number, v };
+  const shoal_csv_wrong wrong = { .path = c->path,
+                                  .text = f->text,
+                                  .column = i,
+                                  .slips = cure.text,
+                                  .gaps = gap ? 0 : found.gaps,
+                                  .beyond = found.beyond,
+                                  .most = found.most,
+                                  .most_line = found.most_line };
   shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: \"%s\" in column %s %s", c->path, f->line, f->column,
                                shoal_show(f->text, shown, sizeof shown), column,
                                shoal_csv_why_not(&t->layout, !t->args->label && !t->args->n_target, &wrong, reason));

@@ -202,17 +202,32 @@ static shoal_status refuse_several(const shoal_csv_layout *l, const char *path, 
   return st;
 }
 
+/* Of two columns the first may as well be a feature. */
+static shoal_status warn_two(const shoal_csv_probe *p, shoal_csv_layout *l)
+{
+  char text[96], last[96], word[SHOAL_WORD];
+  return shoal_texts_take(
+      &l->warnings,
+      shoal_strdup_printf("%s: columns %s and %s hold 1 and 0, and some rows both 1: only the last is the label here; "
+                          "if both are, a network has them as numbers from 0 to 1: shoal data import csv %s --target "
+                          "%zu --target %zu -o NEW.h5; --label %zu says that the last alone is",
+                          p->path, shoal_csv_column_text(l, l->label - 1, text, sizeof text),
+                          shoal_csv_column_text(l, l->label, last, sizeof last), shoal_shell_word(p->path, word),
+                          l->label, l->label + 1, l->label + 1));
+}
+
 /* A last column that was taken for the label, and is one of several. */
 static shoal_status find_several_labels(const shoal_csv_probe *p, shoal_csv_layout *l)
 {
-  enum { ROWS = 8, COLUMNS = 3 }; /* so many at least */
-  size_t n = 0, several = 0, before = 0;
+  enum { ROWS = 8, COLUMNS = 3 }; /* so many at least; two behind words alone */
+  size_t n = 0, several = 0, before = 0, numbers = 0;
   if (l->label == SHOAL_CSV_NO_LABEL || p->args->label || p->rows <= ROWS) return SHOAL_OK;
   while (n <= l->label && !l->dropped[l->label - n] && l->holds[l->label - n] != SHOAL_CSV_SPLITS &&
          holds_bits(p, l->label - n))
     n++;
   const size_t width = count_classes(p, l->label, n);
   for (size_t i = 0; i + SHOAL_MAX(width, n) <= l->label; i++) before += !l->dropped[i];
+  for (size_t i = 0; i < l->label; i++) numbers += !l->dropped[i] && l->numeric[i];
   if (width && width <= l->label) {
     for (size_t k = 0; k < width; k++) l->holds[l->label - k] = SHOAL_CSV_ONE_HOT;
     shoal_csv_look_at_columns(p, l);
@@ -228,7 +243,9 @@ static shoal_status find_several_labels(const shoal_csv_probe *p, shoal_csv_layo
     for (size_t k = 0; k < run; k++) ones += shoal_csv_cell(p, r, l->label - k)[0] == '1';
     several += ones > 1;
   }
-  return run >= COLUMNS && several && before ? refuse_several(l, p->path, l->label - run + 1) : SHOAL_OK;
+  if (run < 2 || !several || !before) return SHOAL_OK;
+  if (run >= COLUMNS || numbers == 1) return refuse_several(l, p->path, l->label - run + 1);
+  return warn_two(p, l);
 }
 
 shoal_status shoal_csv_find_roles(const shoal_csv_probe *p, shoal_csv_layout *l)

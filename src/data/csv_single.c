@@ -7,11 +7,10 @@
 #include <string.h>
 
 typedef struct {
-  size_t line;   /* the first one below the first row that has signs between fields; 0: none */
-  bool uneven;   /* and below that a row with more or fewer of them: no table, but words with commas */
-  size_t spaces; /* in the first row, as in all others, none beside another; 0: they differ */
-  bool aligned;  /* all rows have as many words, two or more, with spaces between and around them */
-  bool pairs;    /* rows such as "1 1:0.5 7:0.25", of LIBSVM */
+  size_t line; /* the first one below the first row that has signs between fields; 0: none */
+  bool uneven; /* and below that a row with more or fewer of them: no table, but words with commas */
+  bool spaces; /* all rows have as many words, two or more, with spaces between and around them */
+  bool pairs;  /* rows such as "1 1:0.5 7:0.25", of LIBSVM */
 } lines;
 
 static lines look_at_lines(const char *text, size_t n)
@@ -19,15 +18,12 @@ static lines look_at_lines(const char *text, size_t n)
   enum { MOST = 100 };
   lines l = { 0 };
   const char *end = text + n;
-  size_t first = 0, first_words = 0, first_signs = 0;
-  bool alike = true;
-  l.aligned = true;
+  size_t first_words = 0, first_signs = 0;
+  l.spaces = true;
   for (size_t line = 1; line <= MOST && text < end; line++) {
     size_t spaces = 0, signs = 0, colons = 0, words = 0;
     char before = ' ';
-    bool doubled = false;
     for (; text < end && *text != '\n'; text++) {
-      doubled |= *text == ' ' && text + 1 < end && (text[1] == ' ' || text[1] == '\n');
       spaces += *text == ' ';
       words += before == ' ' && *text != ' ' && *text != '\r';
       before = *text;
@@ -35,18 +31,15 @@ static lines look_at_lines(const char *text, size_t n)
       signs += strchr(",;\t|", *text) != NULL && *text;
     }
     text += text < end;
-    if (line == 1) first = spaces;
     if (line == 1) first_words = words;
-    l.aligned &= words == first_words && words > 1;
+    l.spaces &= words == first_words && words > 1;
     if (line == 1) l.pairs = colons > 0 && colons == spaces;
-    alike &= spaces == first && !doubled;
     if (signs && line > 1 && !l.line) {
       l.line = line;
       first_signs = signs;
     }
     l.uneven |= l.line && words && signs != first_signs;
   }
-  l.spaces = alike ? first : 0;
   return l;
 }
 
@@ -85,11 +78,6 @@ shoal_status shoal_csv_check_columns(const shoal_csv_probe *p, const shoal_csv_l
               "sklearn.datasets.load_svmlight_file(%s); numpy.savez(%s, x=x.toarray(), y=y)\" makes arrays to be "
               "imported with kind npy%s%s",
               p->path, python.run, from, to, python.needs[0] ? "; it " : "", python.needs);
-  SHOAL_CHECK(found.spaces || !found.aligned, SHOAL_ERR_IO,
-              "%s:1:1: one column only, whose words are aligned by spaces: write one comma for each gap, as sed 's/^ "
-              "*//;s/ *$//;s/  "
-              "*/,/g' %s >NEW does",
-              p->path, file);
   return SHOAL_FAIL(
       SHOAL_ERR_IO,
       "%s:1:1: one column only; features and a label are needed, between commas, semicolons, tabs or bars, "

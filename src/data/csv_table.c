@@ -71,6 +71,15 @@ static void note_gap(shoal_csv_table *t, const shoal_csv *c, size_t column, size
   t->gaps.column = column;
 }
 
+static void note_beyond(shoal_csv_table *t, const shoal_csv *c, size_t column)
+{
+  char shown[48], text[96];
+  const shoal_csv_field *f = &c->fields[column];
+  if (t->gaps.beyond++ == 0)
+    snprintf(t->gaps.first, sizeof t->gaps.first, "%s:%zu: \"%s\" in column %s", c->path, f->line,
+             shoal_show(f->text, shown, sizeof shown), shoal_csv_column_text(&t->layout, column, text, sizeof text));
+}
+
 static shoal_status read_feature(shoal_csv_table *t, shoal_csv *c, size_t i, size_t feature, float *out)
 {
   double v = 0;
@@ -83,7 +92,13 @@ static shoal_status read_feature(shoal_csv_table *t, shoal_csv *c, size_t i, siz
   }
   bool number = shoal_csv_number(&t->layout.dialect, c->fields[i].text, &v, &thousands);
   if (!t->proof.path) look_for_proof(t, c, i);
-  if (!number || !isfinite((float)v)) return shoal_csv_refuse_field(t, c, i, number, v);
+  if (t->args->missing && shoal_csv_is_beyond(&t->layout.dialect, text)) {
+    note_beyond(t, c, i);
+    note_gap(t, c, i, feature);
+    *out = NAN;
+    return SHOAL_OK;
+  }
+  if (!number || !isfinite((float)v)) return shoal_csv_refuse_field(t, c, i, number);
   if (thousands) t->thousands[feature] = thousands;
   *out = shoal_narrow_convert(&t->narrow, feature, v);
   return SHOAL_OK;
@@ -114,9 +129,9 @@ static shoal_status refuse_target_gap(const shoal_csv_table *t, const shoal_csv 
   shoal_str command = { 0 };
   shoal_csv_column_text(&t->layout, column, text, sizeof text);
   shoal_csv_command_filled(&t->layout, c->path, column, true, &command);
-  shoal_status st =
-      SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: the target is missing (column %s): remove all such rows, as %s%s", c->path,
-                 f->line, f->column, text, command.text, t->args->missing ? "; --missing is for features" : "");
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s:%zu:%zu: the target is %s (column %s): remove all such rows, as %s%s",
+                               c->path, f->line, f->column, shoal_csv_is_infinite(f->text) ? "infinite" : "missing",
+                               text, command.text, t->args->missing ? "; --missing is for features" : "");
   shoal_str_free(&command);
   return st;
 }
@@ -124,10 +139,11 @@ static shoal_status refuse_target_gap(const shoal_csv_table *t, const shoal_csv 
 static shoal_status read_target(shoal_csv_table *t, shoal_csv *c, size_t column, double *out)
 {
   const shoal_csv_field *f = &c->fields[column];
-  if (!f->text[0] || shoal_csv_marks_gap(f->text)) return refuse_target_gap(t, c, column);
+  if (!f->text[0] || shoal_csv_marks_gap(f->text) || shoal_csv_is_infinite(f->text))
+    return refuse_target_gap(t, c, column);
   const bool number = shoal_csv_number(&t->layout.dialect, f->text, out, NULL);
   if (!t->proof.path) look_for_proof(t, c, column);
-  return number && isfinite(*out) ? SHOAL_OK : shoal_csv_refuse_field(t, c, column, number, *out);
+  return number && isfinite(*out) ? SHOAL_OK : shoal_csv_refuse_field(t, c, column, number);
 }
 
 static bool drops_gaps(const shoal_csv_table *t)
@@ -508,11 +524,17 @@ shoal_status shoal_csv_table_mend(shoal_csv_table *t)
   if (t->gaps.fields > 1)
     snprintf(count, sizeof count, ", the first of %zu such fields in %zu row%s", t->gaps.fields, t->gaps.rows,
              t->gaps.rows == 1 ? "" : "s");
-  shoal_info("%s:%zu: column %s has no value%s: %s", t->gaps.path, t->gaps.line, text, count,
+  shoal_info("%s:%zu: column %s has no %svalue%s: %s", t->gaps.path, t->gaps.line, text,
+             t->gaps.beyond ? "finite " : "", count,
              drops     ? t->gaps.rows > 1 ? "these rows are left out, and samples are numbered without them"
                                           : "the row is left out, and samples are numbered without it"
              : t->like ? "filled with the mean of what the model was trained on"
                        : "filled with the mean of their column in the training split");
+  if (t->gaps.beyond) {
+    char more[64] = "";
+    if (t->gaps.beyond > 1) snprintf(more, sizeof more, ", as %zu more fields are", t->gaps.beyond - 1);
+    shoal_warn("%s is infinite, or larger than any 32-bit float%s: taken for missing", t->gaps.first, more);
+  }
   if (!drops && !t->like && shoal_import_unlabelled(t->args))
     shoal_warn(
         "%s: what is missing gets the mean of this table: --like RUN takes that of what the model was trained on",

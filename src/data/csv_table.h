@@ -42,6 +42,8 @@ typedef struct {
   size_t file_rows;              /* rows before those of the current file */
   size_t headers, repeated_line; /* rows of the current file that repeat the header; line of the first of them */
   struct {
+    size_t beyond; /* of the fields, numbers that no 32-bit float can hold; the first of them */
+    char first[512];
     size_t fields, rows; /* of all files: fields without a value, NaN in x until they are filled, and rows with some */
     const char *path;    /* of the first, or NULL */
     size_t line, column;
@@ -66,8 +68,8 @@ const char *shoal_csv_feature_text(const void *layout, size_t feature, char *buf
 
 /* ---- what is wrong with a row (csv_refuse.c); both read on, to see what follows ---- */
 bool shoal_csv_signs_given(const shoal_csv_table *t); /* options say what the signs in numbers mean */
-/** ERR_IO for field i, which is none that a feature can have; `number`: it is one, of value v.  Sets read_again if that would help. */
-shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number, double v);
+/** ERR_IO for field i, which is none that a feature can have; `number`: but a number.  Sets read_again if that would help. */
+shoal_status shoal_csv_refuse_field(shoal_csv_table *t, shoal_csv *c, size_t i, bool number);
 /** ERR_IO for a row that has another number of fields than the first one. */
 shoal_status shoal_csv_refuse_row(const shoal_csv_table *t, shoal_csv *c);
 #endif

@@ -18,7 +18,7 @@ static bool holds_words(const shoal_csv_probe *p, const shoal_csv_layout *l, siz
   for (size_t r = 1; r < p->rows; r++) {
     const char *text = shoal_csv_cell(p, r, column);
     words += text[0] && !shoal_csv_is_number(l, text) && !shoal_csv_is_quoted_number(text) &&
-             !shoal_csv_is_list(text) && !shoal_csv_marks_gap(text) &&
+             !shoal_csv_is_list(text) && !shoal_csv_marks_gap(text) && !shoal_csv_is_beyond(&l->dialect, text) &&
              shoal_csv_tells_decimal(&l->dialect, text, NULL) == SHOAL_CSV_NEITHER;
   }
   return words > 0 && (!p->numbers[column] || (words > 1 && LEAST * words >= p->rows - 1));
@@ -27,7 +27,10 @@ static bool holds_words(const shoal_csv_probe *p, const shoal_csv_layout *l, siz
 static bool has_gaps(const shoal_csv_probe *p, const shoal_csv_layout *l, size_t column)
 {
   bool found = p->blanks[column] > 0;
-  for (size_t r = 1; r < p->rows && !found; r++) found = shoal_csv_marks_gap(shoal_csv_cell(p, r, column));
+  for (size_t r = 1; r < p->rows && !found; r++) {
+    const char *text = shoal_csv_cell(p, r, column);
+    found = shoal_csv_marks_gap(text) || shoal_csv_is_beyond(&l->dialect, text);
+  }
   return found && column != l->label && !l->dropped[column];
 }
 

@@ -52,7 +52,7 @@ UNDERSTOOD = (  # text, arguments, words printed, number of features, smallest s
     ("a,b,kind\n" + labels("cat", "dog"), (), "labels become classes 0 to 1 in sorted order: cat", (0.5, 0, 0)),
     ("1999,2000,kind\n" + labels("cat", "dog"), ("--header", "yes"), "the first row is the header", (0.5, 0, 0)),
     ("a,b,y,\n" + ROWS.replace("\n", ",\n"), (), "the label is column 3", (0.5, 0, 0)),
-    ("a b y\n" + ROWS.replace(",", " "), ("--separator", " "), 'separated by " "', (0.5, 0, 0)),
+    ("a b y\n" + ROWS.replace(",", " "), ("--separator", " "), "separated by spaces", (0.5, 0, 0)),
     (ROWS.replace(",", "\t"), ("--separator", "tab"), "separated by tabs", (0.5, 0, 0)),
     ("a;b;y\n" + ROWS.replace(",", ";").replace(".", ","), ("--decimal", ","), "with a decimal comma", (0.5, 0, 0)),
     ('a,b,y\n' + '"0,5",1,0\n' * 40, (), "separated by commas, with a decimal comma", (0.5, 1, 0)),
@@ -146,7 +146,7 @@ REFUSED = (  # text, arguments, exit code, words
     (ROWS, ("--test-share", "1"), 2, "the test share is 1"),
     (ROWS, ("--train-count", "30", "--seed", "2"), 2, "--seed does nothing"),
     ("a,b,y\n1,NA,0\n2,3,1\n", (), 7, '"NA" in column 2, "b" marks a missing value'),
-    ("a,b,y\n1,,0\n2,3,1\n", (), 7, "is empty; features are numbers: --missing mean fills such fields, --missing drop leaves"),
+    ("a,b,y\n1,,0\n2,3,1\n", (), 7, "is empty; features are numbers: --missing mean fills such fields, --drop 2 the column, --missing drop leaves"),
     ("a,b,y\n1,2,0\n2;3;1\n", (), 7, "it has another separator than the others: write all alike, as sed '3s/;/,/g' t.csv >NEW does"),
     (ROWS, ("--missing", "zero"), 2, '--missing is "zero": must be drop or mean'),
     ("a,b,y\n0.1,\"2,5\",0\n2,3,1\n", (), 7, '"2,5" in column 2, "b" has a decimal comma, but "0.1" at t.csv:2:1 has not'),
@@ -664,8 +664,8 @@ FIELDS = (("$1.5", "has a sign that is no part of a number"), ("12%", "has a sig
           ("5 kg", "is not a number alone"), ("<0.5", "is not a number alone"), ("2020-01-31", "is not a number, and the fields above it are: correct it, or remove the row, as sed 42d t.csv >NEW does"),
           ("1.234D-02", "has an exponent as Fortran writes it"), ("-2.d+1", "has an exponent as Fortran"),
           ("(1.5)", "is in parentheses, which stand for a minus in accounts: write -1.5"),
-          ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float: divide"),
-          ("1e39", "is larger than any 32-bit float: divide"), ("inf", "is infinite, so not finite"), ("-Infinity", "is infinite, so not finite"),
+          ("True", "is a truth value; features are numbers: write 1 and 0"), ("1e400", "is larger than any 32-bit float; features are finite numbers: --missing mean"),
+          ("1e39", "is larger than any 32-bit float; features are finite"), ("inf", "is infinite, so not finite"), ("-Infinity", "is infinite, so not finite"),
           *((text, "is infinite, so not finite") for text in ("+inf", "1.#INF", "-1.#INF00", "1.#J", "1.#INF00e+000", "\u221e")),
           ("0x1F", "is written in base 16"), ("1_000", "has underscores between its digits: remove them, as sed"))
 
@@ -684,15 +684,62 @@ def test_results(text):
     assert [x[0] for x in samples()] == [i + .5 for i in range(40) if i != 30]
 
 
-@pytest.mark.parametrize("text", ("-1.#INF", "Inf", "\u221e"))
+@pytest.mark.parametrize("text", ("-1.#INF", "Inf", "\u221e", "4e42", "1e400"))
 def test_infinite_results(text):
-    """The command writes nan, which can be left out."""
-    r = load("a,b,y\n" + ROWS.replace("30.5,2", f'"{text}",2'), code=7)
-    os.replace("t.csv", "old.csv")
-    command = re.search(r"as (sed .*) >NEW does, and give --missing drop", r.stderr)[1]
-    made_text = subprocess.run(command.replace(" t.csv", " old.csv"), shell=True, check=True, capture_output=True, text=True).stdout
-    load(made_text, "--missing", "drop")
-    assert len(samples()) == 39
+    """--missing takes what no 32-bit float holds for missing; all such fields are told at once, and the largest."""
+    big = text[0].isdigit()
+    table = "a,b,y\n" + ROWS.replace("30.5,2", f'"{text}",2').replace("17.5,3", "-3e39,3" if big else "-inf,3")
+    more = f', as 2 fields of the file (the largest, "{text}", in line 32)' if big else ", as 2 fields of the file; features"
+    assert_one_error(load(table, code=7), 't.csv:19:1: "-', more, "--missing drop leaves their rows out")
+    warned = load(table, "--missing", "drop").stderr
+    assert 't.csv:19: "-' in warned and "is infinite, or larger than any 32-bit float, as 1 more fields are: taken for missing" in warned
+    assert [x[0] for x in samples()] == [i + .5 for i in range(40) if i not in (17, 30)]
+    load(table, "--missing", "mean", "--test-share", "0")
+    mean = np.mean([i + .5 for i in range(40) if i not in (17, 30)])
+    assert np.allclose(made()[0][:, 0], [mean if i in (17, 30) else i + .5 for i in range(40)])
+
+
+def test_aligned_columns():
+    """Several spaces are one separator where spaces were asked for; the first command made of words reads them likewise."""
+    text = "  a   b   y  \n" + "".join(f"{i:6.1f}  {i % 7}   {i % 2}{' ' * (i % 3)}\n" for i in range(40))
+    assert_one_error(load(text, code=7), "as in --separator ' '")
+    load(text, "--separator", " ")
+    assert samples() == [(i, i % 7, i % 2) for i in range(40)]
+    words = load(text.replace("  0   ", "  zero ").replace("  1   ", "  one   "), "--separator", " ", code=7).stderr
+    subprocess.run(re.search(r"as (\S*python3 -c '[^']*' t.csv NEW) does, and shoal data import csv NEW --label y --separator ' ' ", words)[1], shell=True, check=True)
+
+
+def test_two_label_columns():
+    """A column of 1 and 0 beside such a label may be one, too, which is told; behind texts it is."""
+    def table(first, names):
+        return names + "\n" + "".join(f"{first(i)},{i % 2},{i // 2 % 2}\n" for i in range(40))
+    number, text = (lambda i: f"{i}.5"), (lambda i: f"what was said {i} times")
+    command = r"(shoal data import csv t.csv --target 2 --target 3) -o NEW.h5"
+    r = load(table(number, "a,smoke,fire"))
+    assert re.search(command, r.stderr) and "only the last is the label" in r.stderr
+    assert "only the last" not in load(table(number, "a,smoker,died")).stderr + load(table(number, "a,port_S,port_C")).stderr
+    assert "only the last" not in load(table(number, "a,smoke,fire"), "--label", "3").stderr
+    load(table(number, "a,smoke,fire"), "--target", "2", "--target", "3")
+    assert re.search(command, load(table(text, "text,toxic,insult"), code=7).stderr)
+
+
+@pytest.mark.parametrize("gap", ("", "NA"))
+def test_late_values(gap):
+    """What a column holds whose first value comes late is known from the start: it is not taken for empty."""
+    def table(late):
+        return "d,a,y\n" + "".join(f"{gap if i < 1200 else late(i)},{i},{i % 2}\n" for i in range(1500))
+
+    stderr = load(table(lambda i: f"2020-01-{i % 28 + 1:02}"), code=7).stderr
+    command = re.search(r"as (\S*python3 -c '[^']*' t.csv NEW) does, and shoal data import csv NEW --label y --missing mean ", stderr)[1]
+    subprocess.run(command, shell=True, check=True)
+    with open("NEW") as f:
+        load(f.read(), "--missing", "drop")
+    assert sorted(s[1] for s in samples()) == [*range(1200, 1500)] and {s[0] for s in samples()} == {18262 + k for k in range(28)}
+    assert '--missing mean fills such fields' in load(table(lambda i: str(i)), code=7).stderr
+    load(table(lambda i: str(i)), "--missing", "drop")
+    assert sorted(samples()) == sorted((i, i, i % 2) for i in range(1200, 1500))
+    if not gap:
+        assert 'column 1, "d" is empty: dropped' in load(table(lambda i: "")).stderr
 
 
 def test_missing_values():

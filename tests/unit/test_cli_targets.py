@@ -88,7 +88,7 @@ REFUSED = (  # text, arguments, words of the error
     (ROWS, ("--target", "price", "--drop", "price"), 'column 3, "price" is a target and cannot be dropped'),
     (ROWS + "1,1,\n", ("--target", "price"), 't.csv:42:5: the target is missing (column 3, "price"): remove all such rows, as'),
     (ROWS + "1,1,NA\n", ("--target", "price", "--missing", "drop"), "the target is missing"),
-    (ROWS + "1,1,inf\n", ("--target", "price"), '"inf" in column 3, "price" is infinite'),
+    (ROWS + "1,1,inf\n", ("--target", "price"), 'the target is infinite (column 3, "price"): remove all such rows, as'),
     (ROWS + "1,1,$5\n", ("--target", "price"), "has a sign that is no part of a number: remove it, as sed 's/[$]//g' t.csv >NEW does"),
     (ROWS + "1,1,cheap\n", ("--target", "price"), '"cheap" in column 3, "price" is not a number'),
     (HEAD + "1,2,7\n2,2,7\n" * 9, ("--target", "price"), 'column 3, "price" is 7 in all 17 training rows: there is nothing to learn'),

@@ -10,6 +10,7 @@
 #include "data/image_set.h"
 #include "data/images_table.h"
 #include "data/python.h"
+#include "data/text_folders.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,6 +291,12 @@ shoal_status shoal_image_set_refuse_empty(const shoal_image_set *m, const char *
         SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes: %s is %s: %s", folder,
                    other, found.what, cure);
     free(cure);
+    return st;
+  }
+  char *texts = shoal_text_folders_cure(folder);
+  if (texts) {
+    shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files; %s", folder, texts);
+    free(texts);
     return st;
   }
   char *flatten = inner ? how_to_flatten(m, folder) : NULL;

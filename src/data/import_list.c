@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/text_folders.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -79,7 +80,12 @@ static shoal_status refuse_without_files(const char *folder, const char *const *
                          s.text, inside.at[i]);
     shoal_texts_free(&deeper);
   }
-  if (st == SHOAL_OK && fault == SHOAL_OK) fault = refuse_contents(folder, s.text, &inside);
+  char *cure = st == SHOAL_OK && fault == SHOAL_OK ? shoal_text_folders_cure(folder) : NULL;
+  if (cure)
+    fault = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s; %s", folder, s.text, cure);
+  else if (st == SHOAL_OK && fault == SHOAL_OK)
+    fault = refuse_contents(folder, s.text, &inside);
+  free(cure);
   shoal_texts_free(&inside);
   shoal_str_free(&s);
   return st == SHOAL_OK ? fault : st;
@@ -130,13 +136,23 @@ done:
   return st;
 }
 
+/* Beside texts to go on with there may be folders of such that are to be told apart. */
+static void warn_of_folders(const char *folder)
+{
+  char *cure = shoal_text_folders_cure(folder);
+  if (cure) shoal_warn("%s: only the files in the folder itself are read; %s", folder, cure);
+  free(cure);
+}
+
 static shoal_status collect(const shoal_import_args *a, const char *const *patterns, shoal_texts *out)
 {
   for (size_t i = 0; i < a->n_sources; i++)
-    if (is_folder(a->sources[i]))
-      SHOAL_TRY(add_folder(a->sources[i], patterns, out));
-    else
+    if (!is_folder(a->sources[i])) {
       SHOAL_TRY(shoal_texts_add(out, a->sources[i]));
+    } else {
+      SHOAL_TRY(add_folder(a->sources[i], patterns, out));
+      if (strcmp(a->kind, "text") == 0) warn_of_folders(a->sources[i]);
+    }
   return SHOAL_OK;
 }
 

@@ -1,4 +1,5 @@
 """`shoal data import csv` with tables as people have them: what is understood, what is warned of, what is refused."""
+import csv
 import gzip
 import os
 import re
@@ -799,6 +800,33 @@ def test_lists_in_fields():
     with open("NEW") as f:
         text = f.read()
     assert load(text).returncode == 0 and text.startswith("a_0,a_1,a_2,kind\n0.5,0,0,dog\n")
+
+
+def put_texts(folder, words, n):
+    os.makedirs(folder)
+    for k in range(n):
+        with open(f"{folder}/{k}_9.txt", "w") as f:
+            f.write(f"a film\nof {words[k % len(words)]}\n")
+
+
+def test_folders_of_texts():
+    """Reviews in folders of classes are told from a text, by every kind that may be tried; the command makes tables of the splits as they are."""
+    for split, n in (("train", 12), ("test", 4)):
+        put_texts(f"films/{split}/neg", ["dull", "awful"], n)
+        put_texts(f"films/{split}/pos", ["great", "lovely"], n)
+    put_texts("films/train/unsup", ["dull", "great"], 4)
+    for kind, words in (("csv", "the folder films has no file called like *.csv"), ("images", "films has no PNG or JPEG files"),
+                        ("text", "the folder films has no file called like *.txt")):
+        r = run([program(), "data", "import", kind, "films", "-o", "t.h5"], base=PLAIN_ENV, code=7)
+        assert_one_error(r, words, "texts of 2 classes (neg, pos; left out: train/unsup, which not all splits have)")
+    subprocess.run(re.search(r"which (\S*python3 .*? NEW) does, and shoal data import csv NEW -o NEW.h5$", r.stderr.strip())[1], shell=True, check=True)
+    rows = {s: list(csv.reader(open(f"NEW/{s}.csv"))) for s in ("train", "test")}
+    assert {s: len(x) for s, x in rows.items()} == {"train": 25, "test": 9} and rows["test"][0] == ["text", "label"]
+    assert rows["train"][1] == ["a film of dull", "neg"] and rows["train"][24] == ["a film of lovely", "pos"]
+    with open("films/train/urls.txt", "w") as f:
+        f.write("where they are from\n" * 50)
+    r = run([program(), "data", "import", "text", "films/train", "-o", "t.h5"], base=PLAIN_ENV)
+    assert "films/train: only the files in the folder itself are read; its folders have texts of 3 classes (neg, pos, unsup)" in r.stderr, r.stderr
 
 
 def test_copies_and_tails():

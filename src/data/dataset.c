@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
+#include "data/series.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -220,6 +221,45 @@ void shoal_dataset_fill_scale(shoal_dataset *d)
   shoal_data_overall(d->scales, d->mean, d->std, &i->mean[0], &i->std[0]);
 }
 
+/* Each of the numbers of a series is a channel, of one column; they are turned if these come last in the file.  Many are features. */
+static void take_series(shoal_dataset *d, const char *name, const shoal_series *found)
+{
+  shoal_shape *s = &d->info.sample;
+  const int64_t numbers = s->dim[found->axis], steps = s->dim[3 - found->axis];
+  char what[SHOAL_DATA_NAME + 256];
+  if (numbers > SHOAL_DATA_CHANNELS && d->elements > SHOAL_DATA_SCALES) return;
+  snprintf(what, sizeof what, "%.200s: /%s", d->path, name);
+  shoal_tell_series(found, what, (size_t)steps, (size_t)numbers);
+  if (numbers > SHOAL_DATA_CHANNELS) {
+    d->info.kind = SHOAL_DATA_FEATURES;
+    *s = SHOAL_SHAPE(numbers * steps);
+  } else {
+    *s = SHOAL_SHAPE(numbers, steps, 1);
+    d->channels_last = found->axis == 2;
+  }
+}
+
+/* Samples of two dimensions in somebody else's file may be series. */
+static shoal_status look_for_series(shoal_dataset *d)
+{
+  const shoal_split split = d->info.n[SHOAL_TRAIN] ? SHOAL_TRAIN : SHOAL_TEST;
+  const size_t n = (size_t)SHOAL_MIN(d->info.n[split], (uint64_t)SHOAL_SERIES_SAMPLES);
+  const shoal_shape *s = &d->info.sample;
+  shoal_h5_facts f;
+  float *x;
+  if (d->info.kind != SHOAL_DATA_IMAGES || d->info.x_bytes == 1 || shoal_data_states_kind(d->file)) return SHOAL_OK;
+  SHOAL_TRY(shoal_h5_look(d->file, d->names.x[split], &f));
+  if (f.ndim != 3) return SHOAL_OK;
+  SHOAL_TRY(shoal_limit_memory(d->path, "samples", n, d->sample_bytes));
+  SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "samples", (void **)&x));
+  shoal_status st = shoal_h5_table_read(d->part[split].x, 0, n, x);
+  shoal_series found = { 0 };
+  if (st == SHOAL_OK) st = shoal_find_series(x, n, (size_t)s->dim[1], (size_t)s->dim[2], &found);
+  if (found.axis) take_series(d, d->names.x[split], &found);
+  free(x);
+  return st;
+}
+
 /* Something must be there to train with; one of several files may have nothing at all, whatever its empty arrays look like. */
 static shoal_status look_for_samples(shoal_dataset *d)
 {
@@ -255,11 +295,11 @@ static shoal_status open_parts(shoal_dataset *d)
     SHOAL_TRY(open_x(d, (shoal_split)s));
     SHOAL_TRY(open_y(d, (shoal_split)s));
   }
-  if (d->channels_last) {
+  if (d->channels_last)
     shoal_info("%s: images have their channels last; they are turned to [channels, height, width] as they are read",
                d->path);
-    SHOAL_TRY(shoal_alloc(d->sample_bytes, 1, "a sample", &d->scratch));
-  }
+  SHOAL_TRY(look_for_series(d));
+  if (d->channels_last) SHOAL_TRY(shoal_alloc(d->sample_bytes, 1, "a sample", &d->scratch));
   if (d->part[0].raw != SHOAL_H5_NO_OFFSET || d->part[1].raw != SHOAL_H5_NO_OFFSET) {
     d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
     SHOAL_CHECK(d->fd >= 0, SHOAL_ERR_IO, "cannot read %s: %s", d->path, strerror(errno));

@@ -11,6 +11,7 @@
 #include "data/narrow.h"
 #include "data/npy.h"
 #include "data/python.h"
+#include "data/series.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -298,6 +299,48 @@ static shoal_status find_shape_of_row(import *p, uint64_t n, uint64_t step)
   return SHOAL_OK;
 }
 
+/* The first samples of two dimensions, as floats in the order of the array. */
+static shoal_status look_for_series(const shoal_npy *x, shoal_series *out)
+{
+  const size_t a = (size_t)x->dims[1], b = (size_t)x->dims[2];
+  const size_t n = (size_t)SHOAL_MIN(x->dims[0], (uint64_t)SHOAL_SERIES_SAMPLES);
+  float *samples, *at;
+  const uint8_t *row;
+  shoal_npy_reader *r;
+  SHOAL_TRY(shoal_alloc(n, a * b * sizeof *samples, "samples", (void **)&samples));
+  shoal_status st = shoal_npy_open(x, &r);
+  if (st != SHOAL_OK) {
+    free(samples);
+    return st;
+  }
+  at = samples;
+  for (size_t i = 0; st == SHOAL_OK && i < n; i++) {
+    st = shoal_npy_next(r, &row);
+    for (uint64_t h = 0; st == SHOAL_OK && h < a; h++)
+      for (uint64_t w = 0; w < b; w++) *at++ = (float)shoal_npy_real(x, row, h * x->strides[1] + w * x->strides[2]);
+  }
+  shoal_npy_close(r);
+  if (st == SHOAL_OK) st = shoal_find_series(samples, n, a, b, out);
+  free(samples);
+  return st;
+}
+
+/* Each of the numbers of a series is a channel, of one column; many are features, if each
+ * can have a mean of its own, and they lie one behind the other. */
+static shoal_status take_series(import *p, const shoal_series *s)
+{
+  const shoal_npy *x = p->x[0];
+  const uint64_t *d = x->dims, *t = x->strides;
+  const int c = s->axis, step = 3 - c;
+  if (d[c] > SHOAL_DATA_CHANNELS && (t[2] != 1 || t[1] != d[2] || d[1] * d[2] > SHOAL_DATA_SCALES)) return SHOAL_OK;
+  shoal_tell_series(s, x->name, (size_t)d[step], (size_t)d[c]);
+  if (d[c] > SHOAL_DATA_CHANNELS) return find_shape_of_row(p, d[1] * d[2], 1);
+  p->spec.sample = SHOAL_SHAPE((int64_t)d[c], (int64_t)d[step], 1);
+  p->stride[0] = t[c];
+  p->stride[1] = t[step];
+  return SHOAL_OK;
+}
+
 /* Shape and strides of a sample; images may have their channels last. */
 static shoal_status find_shape(import *p)
 {
@@ -324,6 +367,9 @@ static shoal_status find_shape(import *p)
               " channels, at most %d are supported: images are [n, channels, height, width] or have the "
               "channels last, and x.reshape(len(x), -1) makes features of them",
               x->path, x->name, p->spec.sample.dim[0], SHOAL_DATA_CHANNELS);
+  shoal_series series = { 0 };
+  if (x->ndim == 3 && p->spec.x_bytes > 1) SHOAL_TRY(look_for_series(x, &series));
+  if (series.axis) SHOAL_TRY(take_series(p, &series));
   if (last) shoal_info("%s: images have their channels last; they are turned to [channels, height, width]", x->name);
   return SHOAL_OK;
 }

@@ -61,6 +61,52 @@ def test_npy_shapes(shape, turn, order):
     assert np.array_equal(made()[0], turn(x))
 
 
+def made_of_hdf5():
+    """What a copy by our own rules has of a foreign file."""
+    r = run([program(), "data", "repack", "f.h5", "-o", "t.h5"], base=PLAIN_ENV, code=0)
+    return made()[0], r.stdout
+
+
+SERIES = {3: np.r_[300, 5, 0.02], 20: np.logspace(-3, 4, 20)}  # a scale for each number
+
+
+@pytest.mark.parametrize("numbers", SERIES)
+@pytest.mark.parametrize("last", (True, False))
+@pytest.mark.parametrize("order", "CF")
+def test_series(numbers, last, order):
+    """Each of the numbers of a series is a channel, wherever they lie and by both ways, or each of many a feature."""
+    x = (RNG.normal(size=(40, 30, numbers)) * SERIES[numbers] + SERIES[numbers] * 8).astype("f4")
+    turned = np.ascontiguousarray(x.transpose(0, 2, 1))
+    stored = np.array(x if last else turned, order=order)
+    np.savez("set.npz", images=stored, labels=Y)
+    told = load("npy", "set.npz", "--test-share", "0").stdout
+    if numbers == 3:
+        assert np.array_equal(made()[0], turned[..., None])
+    elif order == "C":
+        assert np.array_equal(made()[0], stored.reshape(40, -1))
+    assert (f"series of 30 steps of {numbers} numbers" in told) == (numbers == 3 or order == "C"), told
+    with h5py.File("f.h5", "w") as f:
+        f["train/x"], f["train/y"] = stored, Y
+    got, told = made_of_hdf5()
+    assert np.array_equal(got, turned[..., None] if numbers == 3 else stored.reshape(40, -1))
+    assert f"series of 30 steps of {numbers} numbers, whose scales differ" in told, told
+
+
+def edged(n, side, noise):
+    """Images of a spot, faint at all edges."""
+    at = np.linspace(-3, 3, side)
+    return np.exp(-(at ** 2 + at[:, None] ** 2))[None] * RNG.uniform(0.5, 1, size=(n, 1, 1)) + noise * RNG.normal(size=(n, side, side))
+
+
+@pytest.mark.parametrize("scale, offset", ((16, 0), (1, 0), (2.5, -0.4), (1000, 30000)))
+@pytest.mark.parametrize("side", (8, 14, 28))
+def test_no_series(scale, offset, side):
+    """Images as floats stay images, in whichever range."""
+    x = (edged(40, side, 1e-4) * scale + offset).astype("f4")
+    np.savez("set.npz", images=x, labels=Y)
+    assert "series" not in load("npy", "set.npz", "--test-share", "0").stdout and np.array_equal(made()[0], x[:, None])
+
+
 def test_npz_splits():
     """Named arrays are the splits they say; unnamed ones are told apart by dimensions, and the rest is drawn."""
     np.savez("set.npz", x_train=X[:30], y_train=Y[:30], x_test=X[30:], y_test=Y[30:], other=np.ones(3))

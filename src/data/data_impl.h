@@ -33,8 +33,9 @@ typedef struct {
   char x[2][SHOAL_DATA_NAME], y[2][SHOAL_DATA_NAME]; /* "" when absent; tokens are x */
 } shoal_data_names;
 typedef enum { SHOAL_ROLE_NONE, SHOAL_ROLE_X, SHOAL_ROLE_Y } shoal_data_role;
-/** What an array is by the words of its name ("X_train", "labels"), for files of arrays other than HDF5. */
-shoal_data_role shoal_data_role_of(const char *name);
+/** What an array is by the words of its name ("X_train", "labels"), for files of arrays other than HDF5; `loose`: whatever other words it
+ *  has ("mnist_X_train"). */
+shoal_data_role shoal_data_role_of(const char *name, bool loose);
 /** @param alone  the file is the whole data set: it must have a training split
  *  Our names if present; else matched by the words in the names.  ERR_IO if nothing matches, two arrays match the same
  *  role, or one that is used is elsewhere or needs a plug-in. */

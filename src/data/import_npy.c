@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/fold.h"
 #include "data/labels.h"
 #include "data/narrow.h"
 #include "data/npy.h"
@@ -20,6 +21,7 @@
 typedef struct {
   const shoal_import_args *args;
   shoal_npys arrays;
+  bool loose;            /* names have words beside those that tell a role */
   bool *left_out;        /* [arrays.n] for validation beside others for testing */
   const shoal_npy *x[2]; /* per split; NULL if there are none */
   shoal_npy *y[2];       /* the same */
@@ -43,11 +45,12 @@ static shoal_status put(const shoal_npy *slot, const shoal_npy *a, const char *w
   return SHOAL_OK;
 }
 
-/* By all of a member's name ("train/x"), else by what is behind its folders ("mine/X_train"). */
-static shoal_data_role role_of(const shoal_npy *a)
+/* By all of a member's name ("train/x"), else by what is behind its folders ("mine/X_train").  Where no array has a role by all words of its
+ * name, other words do not matter ("mnist_X_train"). */
+static shoal_data_role role_of(const import *p, const shoal_npy *a)
 {
-  const shoal_data_role role = shoal_data_role_of(a->name);
-  return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name)) : role;
+  const shoal_data_role role = shoal_data_role_of(a->name, p->loose);
+  return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name), p->loose) : role;
 }
 
 /* ---- commands that make other files of arrays ---- */
@@ -94,40 +97,87 @@ static char *fill_command(const shoal_npy *x)
   return command;
 }
 
-/* What makes class numbers, the same in all of them, of n arrays of labels.  Caller frees; NULL: they are in several archives. */
-static char *renumber_command(const shoal_npy *const *y, size_t n)
+/* What makes other arrays of n, which are together in one archive or each in a file of its own: in y, by their names, after the
+ * statements `first`, k becomes `value` of v.  Caller frees; NULL: they are in several archives. */
+static char *map_command(const shoal_npy *const *a, size_t n, const char *first, const char *value)
 {
   static const char *const packages[] = { "numpy", NULL };
-  char one[SHOAL_WORD];
+  char one[SHOAL_WORD], *command = NULL, *to = second_name(a[0]->path, NULL);
+  const char *load = a[0]->kind == 'O' ? ", allow_pickle=True" : "";
   shoal_str names = { 0 };
-  char *command = NULL;
   bool together = true, apart = true;
   for (size_t i = 0; i < n; i++) {
-    together &= y[i]->archive && y[i]->path == y[0]->path;
-    apart &= !y[i]->archive;
-    shoal_str_add(&names, "%s%s", i ? ", " : "", shoal_python_text(y[i]->archive ? y[i]->name : y[i]->path, one));
+    together &= a[i]->archive && a[i]->path == a[0]->path;
+    apart &= !a[i]->archive;
+    shoal_str_add(&names, "%s%s", i ? ", " : "", shoal_python_text(a[i]->archive ? a[i]->name : a[i]->path, one));
   }
   if (together) {
-    char *to = second_name(y[0]->path, NULL);
-    char *body = shoal_strdup_printf(
-        "a = dict(numpy.load(FROM)); n = [%s]; u = numpy.unique(numpy.concatenate([a[k].ravel() for k in n])); "
-        "print(dict(enumerate(u.tolist()))); numpy.savez(TO, **{**a, **{k: numpy.searchsorted(u, a[k]) for k in n}})",
-        names.text);
-    command = rewrite_command(body, y[0]->path, to);
+    char *body = shoal_strdup_printf("a = dict(numpy.load(FROM%s)); y = {k: a[k] for k in [%s]}; %snumpy.savez(TO, "
+                                     "**{**a, **{k: %s for k, v in y.items()}})",
+                                     load, names.text, first, value);
+    command = rewrite_command(body, a[0]->path, to);
     free(body);
-    free(to);
   } else if (apart) {
     shoal_python python;
     shoal_find_python(packages, &python);
-    command = shoal_strdup_printf(
-        "%s -c \"import numpy, os; n = [%s]; y = [numpy.load(k) for k in n]; u = numpy.unique(numpy.concatenate("
-        "[v.ravel() for v in y])); print(dict(enumerate(u.tolist()))); [numpy.save(os.path.join(os.path.dirname(k), "
-        "'2-' "
-        "+ os.path.basename(k)), numpy.searchsorted(u, v)) for k, v in zip(n, y)]\" does, and give 2-NAME instead of "
-        "each%s%s",
-        python.run, names.text, python.needs[0] ? "; it " : "", python.needs);
+    command =
+        shoal_strdup_printf("%s -c \"import numpy, os; y = {k: numpy.load(k%s) for k in [%s]}; "
+                            "%s[numpy.save(os.path.join(os.path.dirname(k), "
+                            "'2-' + os.path.basename(k)), %s) for k, v in y.items()]\" does, and give %s instead%s%s%s",
+                            python.run, load, names.text, first, value, n > 1 ? "2-NAME" : to, n > 1 ? " of each" : "",
+                            python.needs[0] ? "; it " : "", python.needs);
   }
   shoal_str_free(&names);
+  free(to);
+  return command;
+}
+
+/* What makes class numbers, the same in all of them, of n arrays of labels.  Caller frees; NULL: they are in several archives. */
+static char *renumber_command(const shoal_npy *const *y, size_t n)
+{
+  return map_command(y, n,
+                     "u = numpy.unique(numpy.concatenate([v.ravel() for v in y.values()])); "
+                     "print(dict(enumerate(u.tolist()))); ",
+                     "numpy.searchsorted(u, v)");
+}
+
+enum { MAPPED = 8 }; /* arrays of one command */
+
+/* Those that are refused for the same reason as `first`, and can be rewritten together with it. */
+static size_t list_like(const import *p, const shoal_npy *first, bool named, const shoal_npy *out[MAPPED])
+{
+  size_t n = 0;
+  for (size_t i = 0; i < p->arrays.n && n < MAPPED; i++) {
+    const shoal_npy *a = &p->arrays.all[i];
+    const bool used = !p->left_out[i] && (!named || role_of(p, a) != SHOAL_ROLE_NONE);
+    const bool deep = first->ndim > 4, beside = a->archive ? a->path == first->path : !first->archive;
+    if (a == first ||
+        (a->refused && used && beside && (deep ? a->ndim > 4 : a->kind == first->kind && a->size == first->size)))
+      out[n++] = a;
+  }
+  return n;
+}
+
+/* Numbers of arrays of objects: rows of samples that are shorter than others get zeros at their ends. */
+static char *object_command(const import *p, const shoal_npy *const *a, size_t n)
+{
+  char one[SHOAL_WORD];
+  shoal_str samples = { 0 };
+  for (size_t i = 0; i < n; i++)
+    if (role_of(p, a[i]) == SHOAL_ROLE_X)
+      shoal_str_add(&samples, "%s%s", samples.len ? ", " : "",
+                    shoal_python_text(a[i]->archive ? a[i]->name : a[i]->path, one));
+  char *first =
+      samples.len
+          ? shoal_strdup_printf("X = [%s]; M = numpy.max([numpy.shape(r) for k in X for r in y[k]], 0); ", samples.text)
+          : shoal_strdup_printf("%s", "");
+  char *command =
+      map_command(a, n, first,
+                  samples.len ? "numpy.array([numpy.pad(r, [(0, m - s) for s, m in zip(numpy.shape(r), M)]) "
+                                "if len(M) else r for r in v.tolist()]) if k in X else numpy.array(v.tolist())"
+                              : "numpy.array(v.tolist())");
+  free(first);
+  shoal_str_free(&samples);
   return command;
 }
 
@@ -138,35 +188,72 @@ static char *name_command(const import *p)
   size_t n = 0;
   for (size_t i = 0; i < p->arrays.n && n < SHOAL_COUNT(texts); i++) {
     const shoal_npy *a = &p->arrays.all[i];
-    if (a->refused && (a->kind == 'U' || a->kind == 'S') && !p->left_out[i] && role_of(a) == SHOAL_ROLE_Y)
+    if (a->refused && (a->kind == 'U' || a->kind == 'S') && !p->left_out[i] && role_of(p, a) == SHOAL_ROLE_Y)
       texts[n++] = a;
   }
   return n ? renumber_command(texts, n) : NULL;
 }
 
-/* An array that cannot be used, with the command that makes one of it that can. */
-static shoal_status refuse_array(const import *p, const shoal_npy *a, shoal_data_role role)
+/* The command that makes an array of it that can be used, or NULL; `what` tells what it does. */
+static char *mend_command(const import *p, const shoal_npy *a, shoal_data_role role, bool named, shoal_str *what)
 {
+  static const char dictionary[] = "a = numpy.load(FROM, allow_pickle=True).item(); numpy.savez(TO, **{k: "
+                                   "numpy.array(numpy.asarray(v).tolist()) for "
+                                   "k, v in a.items()})";
   static const char records[] =
       "import numpy.lib.recfunctions as r; a = numpy.load(FROM); a = a if hasattr(a, 'files') else {'%s': a}; "
       "numpy.savez(TO, **{k: r.structured_to_unstructured(a[k]) if a[k].dtype.names else a[k] for k in a})";
-  static const char objects[] =
-      "a = numpy.load(FROM, allow_pickle=True); a = a if hasattr(a, 'files') else {'%s': a} if a.ndim else a.item(); "
-      "numpy.savez(TO, **{k: numpy.array(v.tolist()) if v.dtype.hasobject else v for k in a for v in "
-      "[numpy.asarray(a[k])]})";
-  char *command = NULL, *body = NULL, *to = second_name(a->path, a->archive ? NULL : ".npz");
-  const char *what = "write class numbers, as";
-  if (role == SHOAL_ROLE_Y && (a->kind == 'U' || a->kind == 'S')) command = name_command(p);
-  if (a->kind == 'V' && strstr(a->refused, "structured")) body = shoal_strdup_printf(records, a->name);
-  if (a->kind == 'O') body = shoal_strdup_printf(objects, a->name);
-  if (a->kind == 'V') what = "write plain numbers, if all fields are numbers and none is the label, as";
-  if (a->kind == 'O') what = "if you trust who made it and rows are alike, write numbers, as";
-  if (body && shoal_is_plain(a->name)) command = rewrite_command(body, a->path, to);
-  shoal_status st = command ? SHOAL_FAIL(SHOAL_ERR_IO, "%s: %s %s", a->refused, what, command)
-                            : SHOAL_FAIL(SHOAL_ERR_IO, "%s", a->refused);
+  const shoal_npy *like[MAPPED];
+  const size_t n = list_like(p, a, named, like);
+  const bool record = a->kind == 'V' && strstr(a->refused, "structured");
+  shoal_fold fold;
+  if (record || (a->kind == 'O' && !a->archive && role == SHOAL_ROLE_NONE)) {
+    char *to = second_name(a->path, a->archive ? NULL : ".npz");
+    char *body = record ? shoal_strdup_printf(records, a->name) : shoal_strdup_printf("%s", dictionary);
+    shoal_str_add(what, "%s",
+                  record ? "write plain numbers, if all fields are numbers and none is the label"
+                         : "if you trust who made it and it is a dictionary of arrays, write these");
+    char *command = shoal_is_plain(a->name) ? rewrite_command(body, a->path, to) : NULL;
+    free(body);
+    free(to);
+    return command;
+  }
+  if (a->kind == 'O') {
+    shoal_str_add(what,
+                  "if you trust who made it, write numbers (rows of samples that are shorter than others get zeros at "
+                  "their ends)");
+    return object_command(p, like, n);
+  }
+  if (a->kind == 'U' || a->kind == 'S') {
+    shoal_str_add(what, "write class numbers");
+    return role == SHOAL_ROLE_Y ? name_command(p) : NULL;
+  }
+  if (a->kind == 'V' && a->size == 2) {
+    shoal_str_add(what, "if it is bfloat16, write numbers");
+    return map_command(like, n, "", "(v.view('u2').astype('u4') << 16).view('f4')");
+  }
+  if (a->kind == 'c') {
+    shoal_str_add(what, "or put both parts beside each other");
+    return map_command(like, n, "", "(numpy.concatenate if v.ndim in (2, 4) else numpy.stack)([v.real, v.imag], 1)");
+  }
+  if (a->kind == 'f' && a->size > 8) {
+    shoal_str_add(what, "write narrower numbers");
+    return map_command(like, n, "", "v.astype('f8')");
+  }
+  if (a->ndim <= 4 || !shoal_data_fold(a->ndim, a->dims, &fold)) return NULL;
+  shoal_str_add(what, "make %s", fold.what);
+  return map_command(like, n, "", fold.expression);
+}
+
+/* An array that cannot be used. */
+static shoal_status refuse_array(const import *p, const shoal_npy *a, shoal_data_role role, bool named)
+{
+  shoal_str what = { 0 };
+  char *command = mend_command(p, a, role, named, &what);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s", a->refused);
+  if (command) st = shoal_error_append(st, ": %s, as %s", what.text, command);
+  shoal_str_free(&what);
   free(command);
-  free(body);
-  free(to);
   return st;
 }
 
@@ -178,13 +265,16 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
 {
   const shoal_npys *l = &p->arrays;
   bool named = false;
-  for (size_t i = 0; i < l->n; i++) named |= role_of(&l->all[i]) != SHOAL_ROLE_NONE;
+  for (int loose = 0; loose < 2 && !named; loose++) {
+    p->loose = loose == 1;
+    for (size_t i = 0; i < l->n; i++) named |= role_of(p, &l->all[i]) != SHOAL_ROLE_NONE;
+  }
   for (size_t i = 0; i < l->n; i++) {
     shoal_npy *a = &l->all[i];
     if (p->left_out[i]) continue;
-    shoal_data_role role = role_of(a);
+    shoal_data_role role = role_of(p, a);
     if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
-    if (a->refused && (!named || role != SHOAL_ROLE_NONE)) return refuse_array(p, a, role);
+    if (a->refused && (!named || role != SHOAL_ROLE_NONE)) return refuse_array(p, a, role, named);
     if (role == SHOAL_ROLE_NONE) {
       shoal_info("%s: array %s is not used", a->path, a->name);
     } else if (a->empty) {
@@ -238,47 +328,32 @@ static void straighten(shoal_npy *y, const shoal_npy *x)
   y->scattered = false;
 }
 
-/* Samples that are the last dimension: columns of a matrix, as MATLAB has them. */
-static shoal_status refuse_turned(const import *p, const shoal_npy *x, const shoal_npy *y)
+static bool is_turned(const shoal_npy *x, const shoal_npy *y)
 {
-  static const char *const packages[] = { "numpy", NULL };
-  char from[SHOAL_WORD], to[SHOAL_WORD], array[SHOAL_WORD], second[SHOAL_WORD];
-  const char *base = shoal_path_base(x->path);
-  char *turned = shoal_strdup_printf("%.*s2-%s", (int)(base - x->path), x->path, base);
-  shoal_str names = { 0 };
-  shoal_python python;
-  shoal_find_python(packages, &python);
-  shoal_python_text(x->path, from);
-  shoal_python_text(turned, to);
-  for (int s = 0; s < 2; s++)
-    if (p->x[s] && p->x[s]->path == x->path)
-      shoal_str_add(&names, "%s%s", names.len ? ", " : "", shoal_python_text(p->x[s]->name, s ? second : array));
-  shoal_str command = { 0 };
-  if (x->archive)
-    shoal_str_add(&command, "numpy.savez(%s, **{k: numpy.moveaxis(a[k], -1, 0) if k in [%s] else a[k] for k in a})", to,
-                  names.text);
-  else
-    shoal_str_add(&command, "numpy.save(%s, numpy.moveaxis(a, -1, 0))", to);
-  shoal_status st = SHOAL_FAIL(
-      SHOAL_ERR_IO,
-      "%s: %s has %" PRIu64 " rows, %s has %" PRIu64 " labels, as many as the last dimension of %s: rows must be "
-      "samples; turn it, as %s -c \"import numpy; a = numpy.load(%s); %s\" does, and give %s instead%s%s",
-      x->path, x->name, x->dims[0], y->name, y->dims[0], x->name, python.run, from, command.text, turned,
-      python.needs[0] ? "; it " : "", python.needs);
-  shoal_str_free(&command);
-  shoal_str_free(&names);
-  free(turned);
-  return st;
+  return x && y->dims[0] != x->dims[0] && x->ndim > 1 && y->dims[0] == x->dims[x->ndim - 1];
 }
 
+/* Samples that are the last dimension: columns of a matrix, as MATLAB has them. */
 static shoal_status check_turned(const import *p)
 {
-  for (int s = 0; s < 2; s++) {
-    const shoal_npy *x = p->x[s], *y = p->y[s];
-    if (x && y->dims[0] != x->dims[0] && x->ndim > 1 && y->dims[0] == x->dims[x->ndim - 1])
-      return refuse_turned(p, x, y);
-  }
-  return SHOAL_OK;
+  const shoal_npy *turned[2], *labels = NULL;
+  size_t n = 0;
+  for (int s = 0; s < 2; s++)
+    if (is_turned(p->x[s], p->y[s]) &&
+        (n == 0 || (p->x[s]->archive ? p->x[s]->path == turned[0]->path : !turned[0]->archive))) {
+      if (n == 0) labels = p->y[s];
+      turned[n++] = p->x[s];
+    }
+  if (n == 0) return SHOAL_OK;
+  char *command = map_command(turned, n, "", "numpy.moveaxis(v, -1, 0)");
+  const shoal_npy *x = turned[0];
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s: %s has %" PRIu64 " rows, %s has %" PRIu64
+                               " labels, as many as the last dimension of %s: rows must be "
+                               "samples; turn it, as %s",
+                               x->path, x->name, x->dims[0], labels->name, labels->dims[0], x->name, command);
+  free(command);
+  return st;
 }
 
 static bool few(uint64_t channels)
@@ -341,6 +416,21 @@ static shoal_status take_series(import *p, const shoal_series *s)
   return SHOAL_OK;
 }
 
+static shoal_status refuse_planes(const import *p)
+{
+  const shoal_npy *x = p->x[0], *tests = p->x[1];
+  const bool beside = tests && tests->ndim == x->ndim && (tests->archive ? tests->path == x->path : !x->archive);
+  shoal_fold fold = { 0 };
+  shoal_data_fold(x->ndim, x->dims, &fold);
+  char *command = map_command((const shoal_npy *const *)p->x, beside ? 2 : 1, "", fold.expression);
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO,
+                               "%s: %s has %" PRId64 " channels, at most %d are supported: images are [n, channels, "
+                               "height, width] or have the channels last; make %s, as %s",
+                               x->path, x->name, p->spec.sample.dim[0], SHOAL_DATA_CHANNELS, fold.what, command);
+  free(command);
+  return st;
+}
+
 /* Shape and strides of a sample; images may have their channels last. */
 static shoal_status find_shape(import *p)
 {
@@ -362,11 +452,7 @@ static shoal_status find_shape(import *p)
   p->stride[0] = t[c];
   p->stride[1] = t[h];
   p->stride[2] = t[h + 1];
-  SHOAL_CHECK(p->spec.sample.dim[0] <= SHOAL_DATA_CHANNELS, SHOAL_ERR_IO,
-              "%s: %s has %" PRId64
-              " channels, at most %d are supported: images are [n, channels, height, width] or have the "
-              "channels last, and x.reshape(len(x), -1) makes features of them",
-              x->path, x->name, p->spec.sample.dim[0], SHOAL_DATA_CHANNELS);
+  if (p->spec.sample.dim[0] > SHOAL_DATA_CHANNELS) return refuse_planes(p);
   shoal_series series = { 0 };
   if (x->ndim == 3 && p->spec.x_bytes > 1) SHOAL_TRY(look_for_series(x, &series));
   if (series.axis) SHOAL_TRY(take_series(p, &series));

@@ -103,9 +103,9 @@ static size_t find_word(const char *word)
   return i;
 }
 
-/* Parses a name; PART_NONE if it has a word that is not in the list, or contradictory words.  Of "x_train/labels" the last part counts;
+/* Parses a name; PART_NONE if it has contradictory words, or, unless `loose`, one that is not in the list.  Of "x_train/labels" the last part counts;
  * "xtr" is x and tr. */
-static void read_name(const char *name, part_kind *part, split_word *split)
+static void read_name(const char *name, bool loose, part_kind *part, split_word *split)
 {
   char word[SHOAL_DATA_WORD];
   const char *last = strrchr(name, '/');
@@ -126,7 +126,7 @@ static void read_name(const char *name, part_kind *part, split_word *split)
         *split = (split_word)words[i].value;
       else if (known && words[i].kind == WORD_DATA)
         data = true;
-      else if (!known || words[i].kind != WORD_FILLER) {
+      else if (known ? words[i].kind != WORD_FILLER : !loose) {
         *part = PART_NONE;
         return;
       }
@@ -135,11 +135,11 @@ static void read_name(const char *name, part_kind *part, split_word *split)
   if (*part == PART_NONE && data) *part = PART_X;
 }
 
-shoal_data_role shoal_data_role_of(const char *name)
+shoal_data_role shoal_data_role_of(const char *name, bool loose)
 {
   part_kind part;
   split_word split;
-  read_name(name, &part, &split);
+  read_name(name, loose, &part, &split);
   return part == PART_X ? SHOAL_ROLE_X : part == PART_Y ? SHOAL_ROLE_Y : SHOAL_ROLE_NONE;
 }
 
@@ -172,7 +172,7 @@ static void visit(void *context, const char *name)
     if (!found.dangling) return; /* a group */
   }
   if (snprintf(found.name, sizeof found.name, "%s", name) < (int)sizeof found.name)
-    read_name(name, &found.part, &found.split);
+    read_name(name, false, &found.part, &found.split);
   if (found.part != PART_NONE && a->n < MAX_ARRAYS) a->list[a->n++] = found;
 }
 
@@ -360,7 +360,7 @@ static shoal_status match_foreign(const arrays *a, const char *path, bool alone,
   if (tests.tests_only) return SHOAL_OK;
   if (!out->x[0][0]) return refuse_without_training(a, path);
   out->text = x == PART_TOKENS;
-  read_name(out->x[0], &part, &split);
+  read_name(out->x[0], false, &part, &split);
   out->plain = split == SPLIT_PLAIN;
   SHOAL_TRY(choose(a, path, x, SPLIT_TEST, SPLIT_VALIDATION, "test samples", out->x[1]));
   if (out->text) return SHOAL_OK;

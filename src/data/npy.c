@@ -103,22 +103,21 @@ static shoal_status read_shape(shoal_npy *a, const char *header)
               "%s: the header of array %s has no shape: it is damaged", a->path, a->name);
   char shape[300];
   shape_text(at, shape, sizeof shape);
-  int most = SHOAL_COUNT(a->dims), n = 0;
+  const int most = SHOAL_COUNT(a->strides);
+  int n = 0;
   for (at++; *at && *at != ')'; n++) {
     char *end;
     SHOAL_CHECK(isdigit((unsigned char)*at), SHOAL_ERR_IO,
                 "%s: array %s has shape %s by its header, which no array has: it is damaged", a->path, a->name, shape);
     const uint64_t dim = strtoull(at, &end, 10);
-    if (n < most) a->dims[n] = dim;
+    if (n < (int)SHOAL_COUNT(a->dims)) a->dims[n] = dim;
     at = end + strspn(end, ", ");
   }
   SHOAL_CHECK(n > 0, SHOAL_ERR_IO, "%s: array %s is a single number: samples and labels are rows of an array", a->path,
               a->name);
-  SHOAL_CHECK(n <= most, SHOAL_ERR_IO,
-              "%s: array %s has shape %s; arrays of 1 to %d dimensions are read, x.reshape(len(x), -1) makes rows of "
-              "features",
-              a->path, a->name, shape, most);
   a->ndim = n;
+  SHOAL_CHECK(n <= most, SHOAL_ERR_IO, "%s: array %s has shape %s; arrays of 1 to %d dimensions are read", a->path,
+              a->name, shape, most);
   bool fortran = strncmp(order, "True", 4) == 0;
   a->scattered = fortran && a->ndim > 1;
   uint64_t stride = 1, bytes;
@@ -245,7 +244,8 @@ static shoal_status check_size(const shoal_npy *a, uint64_t whole)
 
 bool shoal_npy_is_rewritable(const shoal_npy *a)
 {
-  return a->kind && strchr("OUSV", a->kind);
+  return a->ndim > (int)SHOAL_COUNT(a->strides) || (a->kind && strchr("OUSVc", a->kind)) ||
+         (a->kind == 'f' && a->size > 8);
 }
 
 /* Adds an array; `name` is that of the file or member, `whole` the bytes it has when unpacked. */

@@ -22,8 +22,8 @@ typedef struct {
   bool swapped;        /* not in this machine's order of bytes */
   bool empty;          /* it has no rows */
   bool scattered;      /* in Fortran order: a row has its elements all over the array */
-  int ndim;            /* 1 to 4 */
-  uint64_t dims[4];    /* a product that fits; dims[0] are rows */
+  int ndim;            /* 1 to 4; refused: more */
+  uint64_t dims[5];    /* a product that fits; dims[0] are rows; of more dimensions the first */
   uint64_t strides[4]; /* in elements, for C and Fortran order */
 } shoal_npy;
 typedef struct {
@@ -36,7 +36,7 @@ typedef struct {
 /** Appends the arrays of a file.  ERR_IO naming file and array if it is none of NumPy's, holds something other than numbers,
  *  or has another size than its header says; of an array in an archive that is kept as `refused`, for it may not be used. */
 shoal_status shoal_npy_find(const char *path, shoal_npys *out);
-/** Whether it holds texts, objects or records, of which NumPy may make numbers. */
+/** Whether it holds texts, objects, records or wider numbers, or has more dimensions, of which NumPy may make what is read. */
 bool shoal_npy_is_rewritable(const shoal_npy *a);
 void shoal_npys_fini(shoal_npys *l);
 /** ERR_IO with both sizes and the cure if a member of an archive is packed tighter than data is. */

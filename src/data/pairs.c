@@ -98,8 +98,8 @@ static int rate(const candidate *x, const candidate *y, size_t arrays, bool *tur
   if (x == y || !n || !is_number(f) || f->ndim < 2 || shoal_data_vector_length(f)) return 0;
   if (f->dims[0] != n && f->dims[f->ndim - 1] != n) return 0;
   *turned = f->dims[0] != n;
-  return 1 + 8 * shoal_data_names_label(y->name) + 4 * (shoal_data_role_of(x->name) == SHOAL_ROLE_X) + 2 * !*turned +
-         (y->facts.class != SHOAL_H5_FLOAT);
+  return 1 + 8 * shoal_data_names_label(y->name) + 4 * (shoal_data_role_of(x->name, true) == SHOAL_ROLE_X) +
+         2 * !*turned + (y->facts.class != SHOAL_H5_FLOAT);
 }
 
 static bool find_pair(const candidates *c, bool test, pair *out)

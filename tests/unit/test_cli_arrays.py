@@ -181,6 +181,51 @@ def test_one_hot_labels(kind):
                      "y_test have 5 numbers per sample, y_train of y_train.npy has 6")
 
 
+def cure(r):
+    """Types the command of a message."""
+    subprocess.run(re.search(r'as (\S*python3 -c ".*") does, and give 2-', r.stderr)[1], shell=True, check=True)
+
+
+@pytest.mark.parametrize("archive", (False, True))
+@pytest.mark.parametrize("form", ("ragged", "objects", "clips", "complex", "wide", "turned", "planes"))
+def test_cures_of_both_splits(form, archive):
+    """Arrays that are not read, in both splits: one command mends all, in an archive or in files, with every number in its place."""
+    r = np.random.default_rng(3)
+    rows = [r.standard_normal(3 + i % 4) for i in range(50)]
+    raw = {"clips": r.standard_normal((50, 5, 2, 6, 3)), "complex": r.standard_normal((50, 4)) + 1j * r.standard_normal((50, 4)),
+           "wide": r.standard_normal((50, 4)).astype("g"), "turned": r.standard_normal((50, 4)), "planes": r.standard_normal((50, 20, 6, 7))}
+    if form in ("ragged", "objects"):
+        raw[form] = np.empty(50, dtype=object)
+        raw[form][:] = rows if form == "ragged" else [row[:3] for row in rows]
+    x = raw[form]
+    want = {"ragged": np.array([np.pad(row, (0, 6 - len(row))) for row in rows]), "objects": np.array([row[:3] for row in rows]),
+            "clips": np.moveaxis(raw["clips"], -1, 1).reshape(50, 15, 2, 6), "complex": np.hstack([raw["complex"].real, raw["complex"].imag]),
+            "wide": raw["wide"], "turned": raw["turned"], "planes": raw["planes"].reshape(50, 1, 120, 7)}[form].astype("f4")
+    y = np.arange(50) % 3
+    turn = (lambda v: v.T) if form == "turned" else (lambda v: v)
+    arrays = {"X_train": turn(x[:40]), "y_train": y[:40], "X_test": turn(x[40:]), "y_test": y[40:]}
+    if archive:
+        np.savez("s.npz", **arrays)
+        files = ["s.npz"]
+    else:
+        for name, values in arrays.items():
+            np.save(f"{name}.npy", values)
+        files = [f"{name}.npy" for name in arrays]
+    cure(load("npy", *files, code=7))
+    load("npy", *(f"2-{f}" if archive or f[0] == "X" else f for f in files))
+    assert (made()[0] == want[:40]).all() and (made("test")[0] == want[40:]).all()
+    assert made()[1].tolist() == y[:40].tolist() and made("test")[1].tolist() == y[40:].tolist()
+
+
+def test_other_words():
+    """Where no name is clear, words beside those of a role do not matter."""
+    for name, values in {"mnist_x_train": X, "mnist_y_train": Y, "mnist_x_test": X[:7], "mnist_y_test": Y[:7]}.items():
+        np.save(f"{name}.npy", values)
+    r = load("npy", *(f"mnist_{k}.npy" for k in ("x_train", "y_train", "x_test", "y_test")))
+    assert "train/x is mnist_x_train, train/y is mnist_y_train" in r.stdout and len(made("test")[1]) == 7
+    assert np.array_equal(made()[0], X.astype("f4"))
+
+
 REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
     (X, np.array(["a", "b"] * 20), "holds text; samples are numbers, and labels class numbers from 0: write class numbers, as "),
@@ -200,7 +245,7 @@ REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.zeros((0, 3)), Y, "X_train.npy: no rows in X_train: give arrays that have some"),
     (np.zeros((0, 3)), np.zeros(0), "X_train.npy: no rows in X_train, y_train: give"),
     (np.zeros((40, 0)), Y, "array X_train has shape (40, 0), so its rows hold nothing"),
-    (np.zeros((40, 2, 2, 2, 2)), Y, "has shape (40, 2, 2, 2, 2); arrays of 1 to 4 dimensions are read, x.reshape(len(x), -1) makes"),
+    (np.zeros((40, 2, 2, 2, 2)), Y, "has shape (40, 2, 2, 2, 2); arrays of 1 to 4 dimensions are read: make images [4, 2, 2], with their planes as channels, as "),
     (b"text", Y, "is not a NumPy array"),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (40, 6)}", bytes(100)), Y, "X_train has 960 bytes of numbers by its header, but the file can hold 100: "),
     (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296, 4)}"), Y,

@@ -155,6 +155,8 @@ char *shoal_data_scattered_command(shoal_h5 file, const char *path, const char *
  *  not say so, or NULL if no two look like that (pairs.c).  Caller frees. */
 char *shoal_data_pair_command(shoal_h5 file, const char *path);
 bool shoal_data_names_label(const char *name); /* a word of it means labels: "y", "category" */
+bool shoal_data_names_no_class(
+    const char *name); /* a word of it tells samples apart, but not into classes: "id", "file" */
 /** Elements of an array all of whose dimensions but one are 1; 0 of others. */
 uint64_t shoal_data_vector_length(const shoal_h5_facts *f);
 /** A shell command that copies n arrays as plain data sets to PATH.plain.h5; placeholders stand for names that a shell could

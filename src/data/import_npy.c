@@ -188,7 +188,7 @@ static char *name_command(const import *p)
   size_t n = 0;
   for (size_t i = 0; i < p->arrays.n && n < SHOAL_COUNT(texts); i++) {
     const shoal_npy *a = &p->arrays.all[i];
-    if (a->refused && (a->kind == 'U' || a->kind == 'S') && !p->left_out[i] && role_of(p, a) == SHOAL_ROLE_Y)
+    if (a->refused && (a->kind == 'U' || a->kind == 'S') && !p->left_out[i] && role_of(p, a) != SHOAL_ROLE_X)
       texts[n++] = a;
   }
   return n ? renumber_command(texts, n) : NULL;
@@ -226,7 +226,7 @@ static char *mend_command(const import *p, const shoal_npy *a, shoal_data_role r
   }
   if (a->kind == 'U' || a->kind == 'S') {
     shoal_str_add(what, "write class numbers");
-    return role == SHOAL_ROLE_Y ? name_command(p) : NULL;
+    return role == SHOAL_ROLE_X ? NULL : name_command(p);
   }
   if (a->kind == 'V' && a->size == 2) {
     shoal_str_add(what, "if it is bfloat16, write numbers");
@@ -273,11 +273,9 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
     shoal_npy *a = &l->all[i];
     if (p->left_out[i]) continue;
     shoal_data_role role = role_of(p, a);
-    if (!named && l->n == 2) role = a->ndim > 1 ? SHOAL_ROLE_X : SHOAL_ROLE_Y;
     if (a->refused && (!named || role != SHOAL_ROLE_NONE)) return refuse_array(p, a, role, named);
-    if (role == SHOAL_ROLE_NONE) {
-      shoal_info("%s: array %s is not used", a->path, a->name);
-    } else if (a->empty) {
+    if (role == SHOAL_ROLE_NONE) continue;
+    if (a->empty) {
       shoal_str_add(empty, "%s%s", empty->len ? ", " : "", a->name);
       *untrained |= !test[i];
     } else if (role == SHOAL_ROLE_X) {
@@ -291,17 +289,83 @@ static shoal_status assign(import *p, const bool *test, shoal_str *empty, bool *
   return SHOAL_OK;
 }
 
+/* What names do not tell, shapes may; whatever is left is not used. */
+static shoal_status complete(import *p, const bool *test)
+{
+  const shoal_npys *l = &p->arrays;
+  bool *free_ones;
+  SHOAL_TRY(SHOAL_ALLOC(l->n, &free_ones));
+  for (int s = 0; s < 2; s++) {
+    for (size_t i = 0; i < l->n; i++) {
+      const shoal_npy *a = &l->all[i];
+      free_ones[i] =
+          !p->left_out[i] && !a->refused && !a->empty && test[i] == (s == 1) && role_of(p, a) == SHOAL_ROLE_NONE;
+    }
+    if (!p->x[s] || !p->y[s]) shoal_npy_pair(l, free_ones, &p->x[s], &p->y[s]);
+  }
+  for (size_t i = 0; i < l->n; i++) {
+    const shoal_npy *a = &l->all[i];
+    const bool used = a == p->x[0] || a == p->x[1] || a == p->y[0] || a == p->y[1];
+    if (!used && !p->left_out[i] && role_of(p, a) == SHOAL_ROLE_NONE)
+      shoal_info("%s: array %s is not used", a->path, a->name);
+  }
+  free(free_ones);
+  return SHOAL_OK;
+}
+
+/* Whether the arrays may have the samples of a class each: several, of one shape, and no labels. */
+static bool are_classes(const import *p)
+{
+  const shoal_npys *l = &p->arrays;
+  bool alike = l->n > 1;
+  for (size_t i = 0; i < l->n && alike; i++) {
+    const shoal_npy *a = &l->all[i], *first = &l->all[0];
+    alike = !a->refused && !a->empty && !p->left_out[i] && a->ndim > 1 && a->ndim == first->ndim &&
+            a->kind == first->kind && a->archive == first->archive;
+    for (int k = 1; k < a->ndim && alike; k++) alike = a->dims[k] == first->dims[k];
+  }
+  return alike;
+}
+
+static shoal_status refuse_classes(const import *p)
+{
+  const shoal_npys *l = &p->arrays;
+  const shoal_npy *first = &l->all[0];
+  char one[SHOAL_WORD], *to = second_name(first->path, first->archive ? NULL : ".npz");
+  shoal_str names = { 0 };
+  for (size_t i = 0; i < l->n; i++)
+    shoal_str_add(&names, "%s%s", i ? ", " : "",
+                  shoal_python_text(first->archive ? l->all[i].name : l->all[i].path, one));
+  char *body = shoal_strdup_printf("n = [%s]; %sv = [%s for k in n]; numpy.savez(TO, X=numpy.concatenate(v), "
+                                   "y=numpy.repeat(range(len(n)), [len(a) for a in v])); print(dict(enumerate(n)))",
+                                   names.text, first->archive ? "a = numpy.load(FROM); " : "",
+                                   first->archive ? "a[k]" : "numpy.load(k)");
+  char *command = rewrite_command(body, first->path, to);
+  shoal_status st =
+      SHOAL_FAIL(SHOAL_ERR_IO,
+                 "%s: %zu arrays of samples alike, the first two are %s and %s, and no labels: arrays of a "
+                 "class each are to be joined, with an array of labels, as %s",
+                 first->path, l->n, first->name, l->all[1].name, command);
+  shoal_str_free(&names);
+  free(body);
+  free(to);
+  free(command);
+  return st;
+}
+
 static shoal_status match(import *p, const bool *test)
 {
   const char *file = p->args->sources[0];
   shoal_str empty = { 0 };
   bool untrained = false;
   shoal_status st = assign(p, test, &empty, &untrained);
+  if (st == SHOAL_OK) st = complete(p, test);
   if (st == SHOAL_OK && untrained)
     st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: no rows in %s: give arrays that have some to train with", file, empty.text);
   if (st == SHOAL_OK && empty.len) shoal_warn("%s: no rows in %s: left out", file, empty.text);
   shoal_str_free(&empty);
   SHOAL_TRY(st);
+  if (!p->x[0] && !p->y[0] && are_classes(p)) return refuse_classes(p);
   SHOAL_CHECK(
       p->x[0] && p->y[0], SHOAL_ERR_IO,
       "%s: no training %s, for there %s %zu array%s: samples and labels are two, with names such as X_train and "

@@ -42,6 +42,10 @@ void shoal_npys_fini(shoal_npys *l);
 /** ERR_IO with both sizes and the cure if a member of an archive is packed tighter than data is. */
 shoal_status shoal_npy_check(const shoal_npy *a);
 
+/** Samples and labels of a split where names do not tell both, by their shapes: of the arrays that are `free` [l->n]; one that is known is
+ *  given.  Leaves x and y as they are if no two belong together. */
+void shoal_npy_pair(const shoal_npys *l, const bool *free, const shoal_npy **x, shoal_npy **y);
+
 typedef struct shoal_npy_reader shoal_npy_reader;
 /** Begins to read rows.  ERR_MEM if that takes more memory than there is: for one row, or for all of an array in Fortran
  *  order. */

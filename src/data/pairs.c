@@ -52,8 +52,7 @@ static void visit(void *context, const char *name)
   c->n++;
 }
 
-/* What tells samples apart, but not into classes. */
-static bool names_no_class(const char *name)
+bool shoal_data_names_no_class(const char *name)
 {
   static const char *const words[] = { "id",     "ids",      "idx",       "index",   "indices", "file",
                                        "files",  "filename", "filenames", "path",    "time",    "times",
@@ -77,7 +76,7 @@ static uint64_t count_labels(const candidate *c, size_t arrays)
   const bool said = shoal_data_names_label(c->name), list = shoal_data_vector_length(f) > 1;
   const bool rows = said && f->ndim == 2 && is_number(f);
   if (!list && !rows) return 0;
-  if (!said && names_no_class(c->name)) return 0;
+  if (!said && shoal_data_names_no_class(c->name)) return 0;
   const bool kinds = f->class == SHOAL_H5_INTEGER || f->class == SHOAL_H5_ENUM || f->class == SHOAL_H5_TEXT;
   if (!kinds && !(f->class == SHOAL_H5_FLOAT && (said || arrays == 2))) return 0;
   return list ? shoal_data_vector_length(f) : f->dims[0];

@@ -226,6 +226,31 @@ def test_other_words():
     assert np.array_equal(made()[0], X.astype("f4"))
 
 
+SHAPED = (  # arrays whose names do not tell; which are samples and labels, or None
+    ({"fea": X, "gnd": Y[:, None], "subject": np.ones((1, 1))}, "fea", "gnd"),
+    ({"a": X, "b": Y}, "a", "b"),
+    ({"a": Y[None].astype("f8"), "b": X, "few": X[:, :2]}, "b", "a"),
+    ({"id": np.arange(40), "spectra": X, "kind": Y}, "spectra", "kind"),
+    ({"data_norm": X, "classlabel": Y, "other": np.arange(40) % 2}, "data_norm", "classlabel"),
+    ({"images": X, "gnd": Y, "age": np.arange(40)}, "images", "gnd"),
+    ({"a": X, "b": X[:, :3]}, None, None),
+    ({"a": X, "b": Y[:39]}, None, None),
+)
+
+
+@pytest.mark.parametrize("arrays, x, y", SHAPED, ids=range(len(SHAPED)))
+def test_by_shape(arrays, x, y):
+    """Where names do not tell, shapes do, and it is told; labels may be in a row or a column."""
+    np.savez("s.npz", **arrays)
+    r = load("npy", "s.npz", "--test-share", "0", code=0 if x else 7)
+    if not x:
+        return assert_one_error(r, "no training samples, for there are 2 arrays")
+    assert f"train/x is {x}, train/y is {y}" in r.stdout
+    assert np.array_equal(made()[0], X.astype("f4")) and np.array_equal(made()[1], Y)
+    for unused in set(arrays) - {x, y}:
+        assert f"array {unused} is not used" in r.stdout
+
+
 REFUSED = (  # contents of X_train.npy, of y_train.npy (arrays or bytes), words
     (np.array([1, "a"], dtype=object), Y, "holds Python objects, which are not loaded"),
     (X, np.array(["a", "b"] * 20), "holds text; samples are numbers, and labels class numbers from 0: write class numbers, as "),
@@ -408,9 +433,15 @@ def test_one_array_alone():
     """Labels that are not there, and arrays of a class each: what is missing is said, not that one of them is too many."""
     np.savez("one.npz", np.zeros((9, 2)))
     assert_one_error(load("npy", "one.npz", code=7), "there is 1 array: samples and labels are two")
-    for name in ("plane", "cat"):
-        np.save(f"{name}.npy", np.zeros((9, 2)))
-    assert_one_error(load("npy", "cat.npy", "plane.npy", code=7), "arrays of a class each are to be joined, with an array of labels")
+    np.save("plane.npy", np.zeros((9, 2)))
+    np.save("cat.npy", np.ones((5, 2)))
+    np.savez("two.npz", cat=np.ones((5, 2)), plane=np.zeros((9, 2)))
+    for files, joined in ((("cat.npy", "plane.npy"), "2-cat.npz"), (("two.npz",), "2-two.npz")):
+        r = load("npy", *files, code=7)
+        assert_one_error(r, "arrays of a class each are to be joined, with an array of labels")
+        cure(r)
+        load("npy", joined, "--test-share", "0")
+        assert made()[1].tolist() == [0] * 5 + [1] * 9 and np.array_equal(made()[0][:, 0], [1] * 5 + [0] * 9)
     put("q/train-images-idx3-ubyte", struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 2) + bytes(8))
     put("q/train-labels-idx2-int", struct.pack(">4B2I", 0, 0, 12, 2, 2, 8) + bytes(64))
     assert_one_error(load("idx", "q", code=7), "q/train-labels-idx2-int: byte 2 says element type 0x0c")

@@ -12,6 +12,7 @@
 #include "data/like.h"
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Numbers come first, by value, as "10" after "9"; all else by its bytes. */
 static int by_class(const void *a, const void *b)
@@ -21,6 +22,38 @@ static int by_class(const void *a, const void *b)
   const bool p_counts = shoal_parse_i64(p, &x) == SHOAL_OK, q_counts = shoal_parse_i64(q, &y) == SHOAL_OK;
   if (p_counts != q_counts) return q_counts - p_counts;
   return x != y ? (x > y) - (x < y) : strcmp(p, q);
+}
+
+static bool is_one_of(const char *name, const char *const *words)
+{
+  while (*words && strcasecmp(name, *words) != 0) words++;
+  return *words != NULL;
+}
+
+shoal_status shoal_image_set_refuse_masks(const shoal_image_set *m)
+{
+  static const char *const images[] = { "images", "image", "imgs", "img", "JPEGImages", "inputs", NULL };
+  static const char *const masks[] = {
+    "masks", "mask",         "labels",       "label",       "annotations",       "annotation",
+    "gt",    "ground_truth", "ground-truth", "groundtruth", "SegmentationClass", NULL
+  };
+  const char *image = NULL, *mask = NULL, *name;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    name = shoal_path_base(m->folders[i].path);
+    if (is_one_of(name, images))
+      image = name;
+    else if (is_one_of(name, masks))
+      mask = name;
+    else
+      return SHOAL_OK;
+  }
+  SHOAL_CHECK(
+      !image || !mask || m->like.path, SHOAL_ERR_IO,
+      "%s has the folders %s and %s, as data sets for segmentation or detection have them, and a network of Shoal "
+      "learns one class for each image: put the images into a folder for each class; if these two are classes, "
+      "rename one",
+      m->folder, image, mask);
+  return SHOAL_OK;
 }
 
 /* A data set has the names of its classes one per line. */

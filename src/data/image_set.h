@@ -81,6 +81,8 @@ shoal_status shoal_image_set_damaged(shoal_image_set *m, const char *path, shoal
 
 /* ---- image_classes.c ---- */
 
+/** ERR_IO if the folders are images and their masks, or the like, and no classes. */
+shoal_status shoal_image_set_refuse_masks(const shoal_image_set *m);
 /** Names the classes: the folders with images for training, or those of a model. */
 shoal_status shoal_image_set_name_classes(shoal_image_set *m);
 /** Gives each sample the number of its class; ERR_IO if a folder is of none. */

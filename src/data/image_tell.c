@@ -225,28 +225,66 @@ static void tell_converted(const shoal_image_set *m)
                m->printed.n > 1 ? "s have" : " has", m->printed.first);
 }
 
-/* Pixels of a data set of images are bytes; arrays of NumPy become f32, which holds 16 bits.  Pillow reads 16 bits of grey. */
+/* "('set/train', 'train_'), ('set/test', 'test_')": the folders of the classes' folders, for Python. */
+static void list_parents(const shoal_image_set *m, shoal_str *out)
+{
+  char word[SHOAL_WORD], *last = NULL;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    const shoal_class_folder *f = &m->folders[i];
+    char *parent = shoal_strdup_printf("%.*s", (int)(shoal_path_base(f->path) - f->path - 1), f->path);
+    const bool again = last && strcmp(last, parent) == 0;
+    if (!again)
+      shoal_str_add(out, "%s(%s, '%s')", out->len ? ", " : "", shoal_python_text(parent, word),
+                    !m->splits ? ""
+                    : f->test  ? "test_"
+                               : "train_");
+    free(last);
+    last = parent;
+  }
+  free(last);
+}
+
+/* What keeps 16 bits of grey images: arrays of them, in which those of 8 bits get the same range.  Pillow reads them; of colours it keeps
+ * 8 bits, so that there is no command.  Caller frees; NULL */
+static char *deep_command(const shoal_image_set *m)
+{
+  static const char *const packages[] = { "PIL", "numpy", NULL };
+  char npz[SHOAL_WORD], word[SHOAL_WORD], set[SHOAL_WORD];
+  shoal_str parents = { 0 };
+  shoal_python python;
+  if (m->form.channels != 1 || m->n_sizes > 1 || m->like.path) return NULL;
+  shoal_find_python(packages, &python);
+  list_parents(m, &parents);
+  char *to = shoal_strdup_printf("%s-16bit.npz", m->folder), *made = shoal_strdup_printf("%s-16bit.h5", m->folder);
+  char *command = shoal_strdup_printf(
+      "%s -c \"import glob, numpy; from PIL import Image; S = [%s]; F = {s: [p for d, t in S if t == s for p in "
+      "sorted(glob.glob(glob.escape(d) + '/*/*')) if p.lower().endswith(('.png', '.jpg', '.jpeg'))] for _, s in S}; U "
+      "= "
+      "sorted({p.split('/')[-2] for f in F.values() for p in f}, key=lambda c: (not c.isdigit(), int(c) if c.isdigit() "
+      "else 0, c)); R = lambda i: numpy.array(i) if i.mode[0] == 'I' else numpy.array(i.convert('L')).astype('u2') * "
+      "257; "
+      "numpy.savez(%s, **{s + n: v for s, f in F.items() for n, v in [('images', [R(Image.open(p)) for p in f]), "
+      "('labels', [U.index(p.split('/')[-2]) for p in f])]}); print(dict(enumerate(U)))\" && shoal data import npy %s "
+      "-o "
+      "%s%s%s",
+      python.run, parents.text, shoal_python_text(to, npz), shoal_shell_word(to, word), shoal_shell_word(made, set),
+      python.needs[0] ? "  # " : "", python.needs);
+  shoal_str_free(&parents);
+  free(to);
+  free(made);
+  return command;
+}
+
+/* Pixels of a data set of images are bytes; arrays of NumPy become f32, which holds 16 bits. */
 static void warn_deep(const shoal_image_set *m)
 {
   const size_t n = m->deep.n;
   if (n == 0) return;
-  static const char *const packages[] = { "PIL", "numpy", NULL };
-  char *command = NULL;
-  shoal_python python;
-  shoal_find_python(packages, &python);
-  char from[SHOAL_WORD], to[SHOAL_WORD], *npz = shoal_strdup_printf("%s.npz", m->folder);
-  if (n == m->files.n && m->form.channels == 1 && !m->splits)
-    command = shoal_strdup_printf(": %s -c \"import glob, numpy; from PIL import Image; f = "
-                                  "sorted(glob.glob(glob.escape(%s) + '/*/*.png')); numpy.savez(%s, "
-                                  "images=[numpy.array(Image.open(p)) for p in f], "
-                                  "labels=numpy.unique([p.split('/')[-2] for p in f], return_inverse=True)[1])\"%s%s",
-                                  python.run, shoal_python_text(m->folder, from), shoal_python_text(npz, to),
-                                  python.needs[0] ? "  # " : "", python.needs);
-  free(npz);
+  char *command = deep_command(m);
   shoal_warn("%zu image%s 16 bits, of which 8 are kept (v / 257, rounded), the first is %s; `shoal data import npy` "
              "keeps all of "
-             "them, from an array of the pixels%s",
-             n, n > 1 ? "s have" : " has", m->deep.first, command ? command : "");
+             "them, from an array of the pixels%s%s",
+             n, n > 1 ? "s have" : " has", m->deep.first, command ? ": " : "", command ? command : "");
   free(command);
 }
 
@@ -390,14 +428,15 @@ shoal_status shoal_image_set_check_sizes(const shoal_image_set *m, const shoal_i
     shoal_str_add(&text, "%s%d x %d (%zu, the first is %s)", i ? ", " : "", sizes[i].width, sizes[i].height, sizes[i].n,
                   sizes[i].first);
   if (m->n_sizes > SHOAL_IMAGE_SET_SHOWN) shoal_str_add(&text, " and %zu more", m->n_sizes - SHOAL_IMAGE_SET_SHOWN);
-  shoal_str_add(
-      &text,
-      "; all must have one, and this import scales them, the files stay as they are: shoal data import images %s",
-      shoal_shell_word(a->sources[0], word));
+  shoal_str_add(&text,
+                "; all must have one, and this import scales them, the files stay as they are: shoal data import "
+                "images --size %dx%d",
+                width, height);
   if (a->test_share) shoal_str_add(&text, " --test-share %g", *a->test_share);
   if (a->seed) shoal_str_add(&text, " --seed %" PRIu64, *a->seed);
-  st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %zu images have %zu sizes: %s --size %dx%d -o %s", m->folder, m->files.n,
-                  m->n_sizes, text.text, width, height, shoal_shell_word(out_path, word));
+  shoal_str_add(&text, " -o %s", shoal_shell_word(out_path, word));
+  st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %zu images have %zu sizes: %s %s", m->folder, m->files.n, m->n_sizes, text.text,
+                  shoal_shell_word(a->sources[0], word));
 done:
   shoal_str_free(&text);
   free(sizes);

@@ -285,37 +285,30 @@ static size_t find_output(const shoal_import_args *a)
   return n;
 }
 
-/* Bytes of a place at which a cure names its output; 0: it does not.  Where a source is called NEW, too, not all are sure. */
-static size_t names_output(const char *at, bool source)
+/* Bytes of a place at which a cure names its output, also where a source is called NEW; 0: it does not. */
+static size_t names_output(const char *at)
 {
   static const char *const places[] = { ">NEW",   " NEW does", "import NEW", "import csv NEW", "import images NEW",
-                                        "-o NEW", "'NEW/'",    " NEW/" };
-  for (size_t i = 0; i < SHOAL_COUNT(places) - 2 * (size_t)source; i++) {
+                                        "-o NEW", "'NEW/' ",   " NEW/\"",    " NEW/all" };
+  for (size_t i = 0; i < SHOAL_COUNT(places); i++) {
     const size_t n = strlen(places[i]);
     if (strncmp(at, places[i], n) == 0 && !isalnum((unsigned char)at[n])) return n;
   }
   return 0;
 }
 
-/* What cures write is called NEW in their commands: or another name, where there is a file of this one. */
-static shoal_status write_another(const shoal_import_args *a, shoal_status st)
+/* What cures write is called NEW in their commands: or another name, where there is a file of this one.  Caller frees. */
+static char *name_another(const shoal_import_args *a, const char *words)
 {
   const size_t number = find_output(a);
-  bool source = false;
-  shoal_error e;
-  if (number == 1) return st;
-  for (size_t i = 0; i < a->n_sources; i++) source |= strstr(a->sources[i], "NEW") != NULL;
-  shoal_error_take(&e);
   shoal_str text = { 0 };
-  for (const char *at = e.text; *at;) {
-    const bool named = names_output(at, source) > 0;
+  for (const char *at = words; *at;) {
+    const bool named = number > 1 && names_output(at) > 0;
     const size_t n = named ? (size_t)(strstr(at, "NEW") - at) + 3 : 1;
     shoal_str_add(&text, named ? "%.*s%zu" : "%.*s", (int)n, at, number);
     at += n;
   }
-  snprintf(e.text, sizeof e.text, "%s", text.text);
-  shoal_str_free(&text);
-  return shoal_error_put(&e);
+  return text.text ? text.text : shoal_strdup_printf("%s", "");
 }
 
 /* Warnings are about the data set that is made.  If none is, the reason is all that is said. */
@@ -329,10 +322,14 @@ shoal_status shoal_data_import(const shoal_import_args *a, const char *out_path)
   shoal_log_keep_warnings();
   shoal_status st = import_kind(k, a, out_path);
   char *warnings = shoal_log_kept();
+  shoal_error e = { 0 };
+  if (st != SHOAL_OK) shoal_error_take(&e);
+  char *words = name_another(a, st == SHOAL_OK ? (warnings ? warnings : "") : e.text);
   if (st == SHOAL_OK)
-    shoal_log_warn_lines(warnings);
+    shoal_log_warn_lines(words);
   else
-    st = write_another(a, st);
+    snprintf(e.text, sizeof e.text, "%s", words);
+  free(words);
   free(warnings);
-  return st;
+  return st == SHOAL_OK ? st : shoal_error_put(&e);
 }

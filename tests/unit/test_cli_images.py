@@ -55,23 +55,73 @@ def pixels(i, *shape):
     return np.random.default_rng(i).integers(0, 256, size=shape).astype("u1")
 
 
+def type_shoal(command):
+    """Types a command that has the word shoal."""
+    return subprocess.run(command.replace("&& shoal ", f"&& {shlex.quote(program())} "), shell=True, check=True, capture_output=True, text=True)
+
+
 def test_images_deep():
-    """Of 16 bits 8 are left, which is told once; the command makes arrays that keep all, mixed folders get it in words."""
+    """Of 16 bits 8 are left, which is told once; the command keeps all, also beside images of 8 bits and in splits."""
     deep = np.random.default_rng(1).integers(1000, 1201, (8, 16, 16)).astype(">u2")
     for i, image in enumerate(deep):
-        put(f"set/{'ab'[i // 4]}/{i}.png", png(image))
+        put(f"set/{i // 4 + 9}/{i}.png", png(image))
     r = load("images", "set", "--test-share", "0")
     told = [line for line in r.stderr.splitlines() if "16 bits" in line]
-    assert len(told) == 1 and "8 images have 16 bits, of which 8 are kept (v / 257, rounded), the first is set/a/0.png" in told[0]
-    line = re.search(r"python3 (-c \".*\")$", told[0])[1]
+    assert len(told) == 1 and "8 images have 16 bits, of which 8 are kept (v / 257, rounded), the first is set/10/4.png" in told[0]
+    put("set/10/9.png", png(pixels(1, 16, 16)))
+    r = load("images", "set", "--test-share", "0")
+    assert "8 images have 16 bits" in r.stderr
     if importlib.util.find_spec("PIL"):
-        subprocess.run(f"{shlex.quote(sys.executable)} {line}", shell=True, check=True)
-        load("npy", "set.npz", "--test-share", "0")
-        x, y = made()
-        assert np.array_equal(x[:, 0], deep) and y.tolist() == [0] * 4 + [1] * 4
-    put("set/b/9.png", png(pixels(1, 16, 16)))
+        type_shoal(re.search(r"from an array of the pixels: (.*)", r.stderr)[1])
+        with h5py.File("set-16bit.h5") as f:
+            x, y = (np.concatenate([f[f"{split}/{part}"][()] for split in ("train", "test") if split in f]) for part in "xy")
+        want = np.concatenate([deep, pixels(1, 16, 16)[None].astype("u2") * 257]).astype("f4")
+        labels = [0] * 4 + [1] * 5
+        pairs = lambda y, x: sorted((k, v.tobytes()) for k, v in zip(y, x))
+        assert pairs(y, x[:, 0]) == pairs(labels, want)
+    for split in ("train", "test"):
+        shutil.copytree("set", f"both/{split}")
+    r = load("images", "both")
+    if importlib.util.find_spec("PIL"):
+        type_shoal(re.search(r"from an array of the pixels: (.*)", r.stderr)[1])
+        with h5py.File("both-16bit.h5") as f:
+            for split in ("train", "test"):
+                assert pairs(f[f"{split}/y"], f[f"{split}/x"][:, 0]) == pairs(labels, want)
+    put("set/10/8.png", png(pixels(1, 16, 16, 3)))
     r = load("images", "set", "--test-share", "0")
     assert "8 images have 16 bits" in r.stderr and "python3" not in r.stderr, r.stderr
+
+
+def test_images_masks():
+    """Images and their masks are no classes."""
+    for split in ("train", "test"):
+        put(f"unet/{split}/imgs/1.png", png(pixels(1, 8, 8, 3)))
+        put(f"unet/{split}/Masks/1_mask.png", png(pixels(2, 8, 8)))
+    assert_one_error(load("images", "unet", code=7), "unet has the folders imgs and Masks, as data sets for segmentation")
+    assert_one_error(load("images", "unet/train", code=7), "unet/train has the folders imgs and Masks")
+    put("yolo/images/1.png", png(pixels(1, 8, 8, 3)))
+    put("yolo/labels/1.txt", b"0 0.5 0.5 0.1 0.1")
+    assert_one_error(load("images", "yolo", code=7), "yolo has the folders images and labels")
+    os.rename("yolo/images", "yolo/no_mask")
+    os.rename("yolo/labels", "yolo/mask")
+    load("images", "yolo", "--test-share", "0")
+
+
+def test_images_called_new():
+    """A cure does not write into the folder that it reads, whatever that is called, nor into that of another cure."""
+    for i in range(3):
+        for name in ("cat", "dog"):
+            put(f"NEW/{name}.{i}.png", png(pixels(i, 8, 8)))
+    before = sorted(os.listdir("NEW"))
+    r = load("images", "NEW", code=7)
+    subprocess.run(r.stderr.strip().split("begin with the class: ")[1], shell=True, check=True)
+    assert sorted(os.listdir("NEW")) == before and sorted(os.listdir("NEW2")) == ["cat", "dog"]
+    load("images", "NEW2", "--test-share", "0")
+    for k in "ab":
+        put(f"set/train/{k}/1.png", png(pixels(1, 8, 8)))
+    put("set/test/1.png", png(pixels(1, 8, 8)))
+    r = load("images", "set", "--test-share", "0")
+    assert "mkdir -p NEW3/all && cp set/test/* NEW3/all && shoal data import images NEW3 --test-share 0 -o NEW3.h5" in r.stderr
 
 
 def test_images_by_class():
@@ -308,7 +358,7 @@ def test_images_sizes():
         put(f"{folder}/{'ab'[i % 2]}/{i}.png", png(pixels(i, h, w, 3)))
     r = load("images", folder, "--test-share", "0", code=7)
     assert_one_error(r, f"{folder}: 6 images have 4 sizes: 16 x 16 (3, the first is {folder}/a/0.png), ",
-                     f"24 x 8 (1, the first is {folder}/b/3.png)", " --test-share 0 --size 16x16 -o ")
+                     f"24 x 8 (1, the first is {folder}/b/3.png)", " --size 16x16 --test-share 0 -o ")
     before = {f: open(f, "rb").read() for f in (f"{folder}/{'ab'[i % 2]}/{i}.png" for i in range(6))}
     command = r.stderr.strip().split("stay as they are: shoal ")[1]
     r = subprocess.run(f"{shlex.quote(program())} {command}", shell=True, capture_output=True, text=True, env={**os.environ, **PLAIN_ENV})

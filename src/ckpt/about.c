@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 60000 }; /* the earliest format limits an attribute to 64 KiB */
-
 size_t shoal_ckpt_data_bytes(const shoal_ckpt_data *d)
 {
   const char *const texts[] = { d->class_names, d->feature_names, d->target_names };
@@ -19,7 +17,7 @@ size_t shoal_ckpt_data_bytes(const shoal_ckpt_data *d)
 
 static shoal_status put_text(shoal_h5 file, const char *name, const char *text)
 {
-  return text && strlen(text) < TEXT_BYTES ? shoal_h5_put_string(file, name, text) : SHOAL_OK;
+  return text ? shoal_h5_put_string(file, name, text) : SHOAL_OK;
 }
 
 static shoal_status get_text(shoal_h5 file, const char *name, char **out)

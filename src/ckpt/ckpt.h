@@ -31,7 +31,7 @@ enum { SHOAL_CKPT_MOST_RANKS = 1 << 20 };           /* that one checkpoint can b
 
 /* The data that a model was trained on, for whoever uses the model: its inputs are (x - mean) / std, with one value per
  * channel of images or per feature, or one for all. */
-enum { SHOAL_CKPT_SCALES = 4096 }; /* most values of mean and std */
+enum { SHOAL_CKPT_SCALES = 1 << 15 }; /* most values of mean and std */
 typedef struct {
   const char *kind; /* "images", "features"; NULL: not recorded, as in files from before it was added */
   int ndim;

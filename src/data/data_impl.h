@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 enum { SHOAL_DATA_NAME = 256, SHOAL_DATA_CHANNELS = 16 };
-enum { SHOAL_DATA_NAMES = 60000 }; /* bytes of class names: attributes hold 64 KiB in the earliest format */
-#define SHOAL_DATA_SUMS "x_crc32c" /* beside x: the check sum of each sample */
+enum { SHOAL_DATA_NAMES = 1 << 22 }; /* bytes of the names of classes, of features or of targets */
+#define SHOAL_DATA_SUMS "x_crc32c"   /* beside x: the check sum of each sample */
 
 /* ---- the role of each array of a file (match.c) ---- */
 enum { SHOAL_DATA_WORD = 32 };

@@ -348,11 +348,13 @@ static bool find_squashing(const shoal_data_stats *t, size_t g, outlier *out)
   return true;
 }
 
+enum { FEW = 10 }; /* numbers, among which one may lie anywhere */
+
 static bool find_apart(const shoal_data_stats *t, size_t g, int end, outlier *out)
 {
   const shoal_data_extreme *e = &t->extremes[(size_t)end * t->groups + g];
   const double other_end = t->extremes[(size_t)!end * t->groups + g].value;
-  if (!is_apart(e, other_end)) return false;
+  if (t->samples * t->plane < FEW || !is_apart(e, other_end)) return false;
   *out = (outlier){ .group = g, .value = e->value, .count = e->count, .sample = e->sample };
   out->low = fmin(e->next, other_end);
   out->high = fmax(e->next, other_end);

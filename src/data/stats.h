@@ -7,7 +7,7 @@
 #define SHOAL_DATA_STATS_H
 #include "data/dataset.h"
 
-enum { SHOAL_DATA_SCALES = 4096 }; /* maximum number of features with their own mean and std */
+enum { SHOAL_DATA_SCALES = 1 << 15 }; /* maximum number of features with their own mean and std */
 
 /* Element i of a sample belongs to group i / plane.  u8 uses a histogram, so its results are exact in any order. */
 typedef struct {

@@ -1,8 +1,8 @@
 /* Attributes: small metadata of an object.  Text is stored with its length, as UTF-8 padded with NUL: the alternative,
- * text of variable length, lies in a heap on whose damage HDF5 crashes or loops.  The earliest format limits an attribute
- * to 64 KiB, and a resolved run file or a placement may be longer: it goes on in attributes NAME.1, NAME.2, ...  Writing
- * an existing attribute replaces its value.  Reading accepts the forms other writers use: text of variable length, any
- * integer size. */
+ * text of variable length, lies in a heap on whose damage HDF5 crashes or loops.  The root of a file that we make takes any length
+ * (shoal_h5_create_on).  Writing an existing attribute replaces its value.  Reading accepts the forms other writers use: text of variable
+ * length, any integer size; and long texts of older files, which went on in attributes NAME.1, NAME.2, ... */
+#include "base/mem.h"
 #include "base/str.h"
 #include "h5/h5_impl.h"
 #include <stdlib.h>
@@ -32,52 +32,19 @@ end:
   return st;
 }
 
-enum { PIECE = 60000, MOST_PIECES = 100000 };
-
-/* The name of piece i of a text, "config.1"; that of the first is the text's own. */
-static const char *piece_name(const char *name, int i, char buf[SHOAL_H5_WHERE / 2])
+shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text)
 {
-  if (i == 0) return name;
-  snprintf(buf, SHOAL_H5_WHERE / 2, "%s.%d", name, i);
-  return buf;
-}
-
-static shoal_status put_piece(hid_t at, const char *name, const char *text, size_t n)
-{
-  char one[1] = { 0 };
-  hid_t type = H5Tcopy(H5T_C_S1);
+  const size_t n = SHOAL_MAX(strlen(text), (size_t)1); /* no type has no bytes */
   shoal_status st = SHOAL_OK;
-  H5_GOTO(st, H5Tset_size(type, n ? n : sizeof one), end, "create", at, name);
-  H5_GOTO(st, H5Tset_strpad(type, H5T_STR_NULLPAD), end, "create", at, name);
-  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at, name);
-  st = put(at, name, type, type, 0, n ? text : one);
+  shoal_h5_init();
+  hid_t type = H5Tcopy(H5T_C_S1);
+  H5_GOTO(st, H5Tset_size(type, n), end, "create", at.id, name);
+  H5_GOTO(st, H5Tset_strpad(type, H5T_STR_NULLPAD), end, "create", at.id, name);
+  H5_GOTO(st, H5Tset_cset(type, H5T_CSET_UTF8), end, "create", at.id, name);
+  st = put(at.id, name, type, type, 0, text);
 end:
   shoal_h5_release(type);
   return st;
-}
-
-/* Characters of UTF-8 are not cut in two. */
-static size_t piece_length(const char *text)
-{
-  size_t n = strnlen(text, PIECE + 1);
-  if (n <= PIECE) return n;
-  for (n = PIECE; n > PIECE - 4 && ((unsigned char)text[n] & 0xc0) == 0x80;) n--;
-  return n;
-}
-
-shoal_status shoal_h5_put_string(shoal_h5 at, const char *name, const char *text)
-{
-  char buf[SHOAL_H5_WHERE / 2];
-  int i = 0;
-  shoal_h5_init();
-  do {
-    size_t n = piece_length(text);
-    SHOAL_TRY(put_piece(at.id, piece_name(name, i++, buf), text, n));
-    text += n;
-  } while (*text);
-  for (; shoal_h5_has_attribute(at, piece_name(name, i, buf)); i++) /* of a longer text before */
-    if (H5Adelete(at.id, buf) < 0) return shoal_h5_fail_at(__FILE__, __LINE__, "replace", at.id, name);
-  return SHOAL_OK;
 }
 
 shoal_status shoal_h5_put_i64(shoal_h5 at, const char *name, int64_t value)
@@ -195,6 +162,8 @@ static herr_t read_fixed(const opened *o, char **out)
   return ok;
 }
 
+enum { MOST_PIECES = 100000 };
+
 static shoal_status get_piece(shoal_h5 object, const char *name, char **out)
 {
   hid_t at = object.id;
@@ -216,6 +185,13 @@ end:
   free(text);
   close_opened(&o);
   return st;
+}
+
+/* The name of piece i of a text, from 1 on: "config.1". */
+static const char *piece_name(const char *name, int i, char buf[SHOAL_H5_WHERE / 2])
+{
+  snprintf(buf, SHOAL_H5_WHERE / 2, "%s.%d", name, i);
+  return buf;
 }
 
 shoal_status shoal_h5_get_string(shoal_h5 object, const char *name, char **out)

@@ -218,15 +218,29 @@ static bool is_same_file(hid_t file, int fd)
          ours.st_ino == theirs.st_ino;
 }
 
+/* The root of our files holds attributes that are longer than 64 KiB, such as a mean for each of 10,000 features, which takes the second
+ * version of object headers; HDF5 writes that where the order of attributes is kept.  Short ones stay in the header, however many, and equal contents give equal bytes. */
+static hid_t creation_list(void)
+{
+  enum { MANY = 1000 };
+  hid_t fcpl = H5Pcreate(H5P_FILE_CREATE);
+  if (fcpl < 0) return fcpl;
+  if (H5Pset_attr_creation_order(fcpl, H5P_CRT_ORDER_TRACKED) >= 0 && H5Pset_attr_phase_change(fcpl, MANY, 0) >= 0 &&
+      H5Pset_obj_track_times(fcpl, false) >= 0)
+    return fcpl;
+  H5Pclose(fcpl);
+  return H5I_INVALID_HID;
+}
+
 /* HDF5 opens by name only.  Who can write to the folder could put a link there in between, hence the comparison. */
 shoal_status shoal_h5_create_on(const char *path, int fd, shoal_h5 *file_out)
 {
   shoal_h5_init();
-  hid_t fapl = access_list(false, true, false);
-  if (fapl < 0) return shoal_h5_fail(__FILE__, __LINE__, "cannot create %s", path);
-  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, fapl);
+  hid_t fapl = access_list(false, true, false), fcpl = creation_list();
+  hid_t file = fapl < 0 || fcpl < 0 ? H5I_INVALID_HID : H5Fcreate(path, H5F_ACC_TRUNC, fcpl, fapl);
   shoal_status st = file < 0 ? shoal_h5_fail_on(__FILE__, __LINE__, "create", path) : SHOAL_OK;
-  H5Pclose(fapl);
+  shoal_h5_release(fcpl);
+  shoal_h5_release(fapl);
   if (st == SHOAL_OK && !is_same_file(file, fd)) {
     H5Fclose(file);
     st = SHOAL_FAIL(SHOAL_ERR_IO, "cannot create %s: somebody else has put another file there", path);

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_HEADER = 100000000, MOST_SCALES = 4096 };
+enum { MOST_HEADER = 100000000, MOST_SCALES = 1 << 15 };
 
 struct shoal_given {
   char *path;

@@ -545,9 +545,11 @@ def loans(numbers, kinds, label=True):
 
 
 def pasted(name, *args, code):
-    """Runs the command that the import of a table prints, which makes another one of it, called NEW."""
+    """Runs the command that the import of a table prints, which makes another one of it, called NEW or as no file is; returns its name."""
     r = shoal("data", "import", "csv", name, *args, "-o", "refused.h5", code=code)
-    subprocess.run(re.search(rf"as (\S*python3 -c '[^']*' {name} NEW\b[^;]*) does", r.stderr)[1], shell=True, check=True)
+    command = re.search(rf"as (\S*python3 -c '[^']*' {name} (?:\S+ )?(NEW\d*)\b[^;]*) does", r.stderr)
+    subprocess.run(command[1], shell=True, check=True)
+    return command[2]
 
 
 def probabilities(data, split):
@@ -561,17 +563,17 @@ def test_text_columns(work):
     kinds = ("house", "car", "boat", "none")
     with open("loans.csv", "w", newline="") as f:
         f.write(loans(range(80), kinds))
-    pasted("loans.csv", "--label", "approved", code=7)
-    shoal(*"data import csv NEW --label approved --test-share 0.1 -o loans.h5".split())
+    table = pasted("loans.csv", "--label", "approved", code=7)
+    shoal(*f"data import csv {table} --label approved --test-share 0.1 -o loans.h5".split())
     train(1, "r", *sets(data__file="loans.h5", model__name="mlp", model__widths="[8]", data__batch=8, run__epochs=4, optim__lr=0.1), "-q")
-    shoal(*"data import csv NEW --label approved --like runs/r -o all.h5".split())
+    shoal(*f"data import csv {table} --label approved --like runs/r -o all.h5".split())
     expected = probabilities("all.h5", "train")
     rows = (1, 5, 9, 13, 41)  # all of "car"
     for label in (True, False):
         with open("new.csv", "w", newline="") as f:
             f.write(loans(rows, kinds, label))
-        pasted("new.csv", "--like", "runs/r", code=2)
-        shoal(*"data import csv NEW --like runs/r --missing mean -o new.h5".split())
+        table = pasted("new.csv", "--like", "runs/r", code=2)
+        shoal(*f"data import csv {table} --like runs/r --missing mean -o new.h5".split())
         assert np.array(probabilities("new.h5", "train")) == pytest.approx(np.array([expected[i] for i in rows]), abs=1e-6)
 
 

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "data/data_impl.h"
 #include "data/image_set.h"
+#include "data/images_table.h"
 #include "data/labels.h"
 #include "data/like.h"
 #include <stdlib.h>
@@ -54,6 +55,22 @@ shoal_status shoal_image_set_refuse_masks(const shoal_image_set *m)
       "rename one",
       m->folder, image, mask);
   return SHOAL_OK;
+}
+
+shoal_status shoal_image_set_refuse_listed(const shoal_image_set *m)
+{
+  const shoal_class_folder *one = NULL;
+  for (size_t i = 0; i < m->n_folders; i++) {
+    const shoal_class_folder *f = &m->folders[i];
+    if (f->images && one && strcmp(shoal_path_base(one->path), shoal_path_base(f->path)) != 0) return SHOAL_OK;
+    if (f->images) one = f;
+  }
+  char *command = one && !m->like.path ? shoal_images_table_command(&m->tables) : NULL;
+  if (!command) return SHOAL_OK;
+  shoal_status st = SHOAL_FAIL(SHOAL_ERR_IO, "%s has all images in one folder, %s, and %s tells their classes: %s",
+                               m->folder, one->path, m->tables.at[0], command);
+  free(command);
+  return st;
 }
 
 /* A data set has the names of its classes one per line. */

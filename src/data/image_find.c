@@ -147,7 +147,9 @@ static shoal_status find_strays(shoal_image_set *m, const char *folder)
   for (size_t i = 0; st == SHOAL_OK && i < files.n; i++) {
     char *path = shoal_path_join(folder, files.at[i]);
     const bool image = shoal_image_folder_is_image(path);
-    if (!image && shoal_image_folder_is_table(files.at[i])) st = shoal_texts_add(&m->tables, path);
+    if (!image && (shoal_image_folder_is_table(files.at[i]) ||
+                   (shoal_image_folder_may_list(files.at[i]) && shoal_images_table_lists(path))))
+      st = shoal_texts_add(&m->tables, path);
     if (image && m->strays++ == 0)
       m->stray = path;
     else

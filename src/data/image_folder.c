@@ -92,6 +92,12 @@ bool shoal_image_folder_is_table(const char *name)
   return end && (strcasecmp(end, ".csv") == 0 || strcasecmp(end, ".tsv") == 0);
 }
 
+bool shoal_image_folder_may_list(const char *name)
+{
+  const char *end = strrchr(name, '.');
+  return end && (strcasecmp(end, ".txt") == 0 || strcasecmp(end, ".lst") == 0);
+}
+
 bool shoal_image_folder_is_image(const char *path)
 {
   shoal_image look;

@@ -28,5 +28,6 @@ shoal_status shoal_image_folder_names_classes(const char *folder, bool *out);
 bool shoal_image_folder_is_image(const char *path);
 /** Whether it is called as a list of files and classes, as data sets of contests have it. */
 bool shoal_image_folder_is_table(const char *name);
+bool shoal_image_folder_may_list(const char *name); /* a text, which may be such a list */
 bool shoal_image_folder_is_link(const char *path);
 #endif

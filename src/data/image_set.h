@@ -81,6 +81,8 @@ shoal_status shoal_image_set_damaged(shoal_image_set *m, const char *path, shoal
 
 /* ---- image_classes.c ---- */
 
+/** ERR_IO, with the command that makes folders, if all images lie in one folder and a table beside it tells their classes. */
+shoal_status shoal_image_set_refuse_listed(const shoal_image_set *m);
 /** ERR_IO if the folders are images and their masks, or the like, and no classes. */
 shoal_status shoal_image_set_refuse_masks(const shoal_image_set *m);
 /** Names the classes: the folders with images for training, or those of a model. */

@@ -7,36 +7,49 @@
 #include "data/csv.h"
 #include "data/csv_layout_impl.h"
 #include "data/data_impl.h"
+#include "data/image_folder.h"
 #include "data/python.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
-enum { ROWS = 20 /* that are looked at */ };
+enum { ROWS = 20 /* that are looked at */, BASES = 12 };
+
+/* That names may lack. */
+static const char *const endings[] = { "", ".jpg", ".jpeg", ".png" };
+enum { ENDINGS = SHOAL_COUNT(endings) };
 
 typedef struct {
-  const char *path; /* of the table */
-  char *base;       /* folder that the names of its files are relative to */
+  const char *path;   /* of the table */
+  char *base;         /* folder that the names of its files are relative to */
+  const char *ending; /* that these names lack, or "" */
   char separator;
   size_t file, label; /* columns */
-  bool found;
+  bool header, found;
 } listing;
 
 /* What a column holds in the rows that are looked at. */
 typedef struct {
   char *name;
-  size_t files[3], rows, numbers; /* files: rows that name one, by folder */
-  long last;                      /* row number so far */
+  size_t files[BASES][ENDINGS], rows, numbers; /* files: rows that name one */
+  long last;                                   /* row number so far */
 } content;
 
-/* The folders that names may be relative to, the working folder first.  Caller frees each. */
-static void list_bases(const char *table, char *base[3])
+/* The folders that names may be relative to, the working folder first; NULL behind the last.  Caller frees each. */
+static void list_bases(const char *table, char *base[BASES + 1])
 {
   const char *name = shoal_path_base(table), *dot = strrchr(name, '.');
-  base[0] = shoal_strdup_printf(".");
-  base[1] = shoal_strdup_printf("%.*s", name > table ? (int)(name - table - 1) : 1, name > table ? table : ".");
-  base[2] = shoal_strdup_printf("%.*s", (int)((dot ? dot : name + strlen(name)) - table), table);
+  shoal_texts inside = { 0 };
+  shoal_error ignored;
+  size_t n = 0;
+  base[n++] = shoal_strdup_printf(".");
+  base[n++] = shoal_strdup_printf("%.*s", name > table ? (int)(name - table - 1) : 1, name > table ? table : ".");
+  base[n++] = shoal_strdup_printf("%.*s", (int)((dot ? dot : name + strlen(name)) - table), table);
+  if (shoal_image_folder_list(base[1], SHOAL_ENTRY_FOLDER, &inside) != SHOAL_OK) shoal_error_take(&ignored);
+  for (size_t i = 0; i < inside.n && n < BASES; i++) base[n++] = shoal_path_join(base[1], inside.at[i]);
+  base[n] = NULL;
+  shoal_texts_free(&inside);
 }
 
 static bool is_file(const char *path)
@@ -45,39 +58,53 @@ static bool is_file(const char *path)
   return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-static void look_at(content *c, const char *text, char *const base[3])
+static bool names_file(const char *text, const char *base, const char *ending)
+{
+  char *name = shoal_strdup_printf("%s%s", text, ending);
+  char *path = text[0] == '/' ? shoal_strdup_printf("%s", name) : shoal_path_join(base, name);
+  const bool found = *text && is_file(path);
+  free(path);
+  free(name);
+  return found;
+}
+
+static void look_at(content *c, const char *text, char *const *base)
 {
   char *end;
   const long number = strtol(text, &end, 10);
   c->numbers += *text && !*end && (c->rows == 0 || number == c->last + 1);
   c->last = number;
-  for (int b = 0; b < 3 && *text; b++) {
-    char *path = text[0] == '/' ? shoal_strdup_printf("%s", text) : shoal_path_join(base[b], text);
-    c->files[b] += is_file(path);
-    free(path);
-  }
+  for (size_t b = 0; base[b]; b++)
+    for (size_t e = 0; e < ENDINGS; e++) c->files[b][e] += names_file(text, base[b], endings[e]);
   c->rows++;
 }
 
 static bool is_row_number(const content *c)
 {
-  return !*c->name || strncasecmp(c->name, "unnamed", 7) == 0 || c->numbers == c->rows;
+  return !*c->name || strncasecmp(c->name, "unnamed", 7) == 0 || (c->rows > 1 && c->numbers == c->rows);
 }
 
-static void choose(const content *column, size_t n, char *const base[3], listing *out)
+/* The column all of whose fields name files: as they are, if one does. */
+static void choose_files(const content *column, size_t n, char *const *base, listing *out)
 {
-  bool named = false;
-  int b = 0;
-  size_t labels = 0;
-  for (size_t k = 0; k < n && !out->found; k++)
-    for (b = 0; b < 3; b++)
-      if (column[k].rows && column[k].files[b] == column[k].rows) {
+  for (size_t e = 0; e < ENDINGS && !out->found; e++)
+    for (size_t k = 0; k < n && !out->found; k++)
+      for (size_t b = 0; base[b] && !out->found; b++) {
+        if (!column[k].rows || column[k].files[b][e] != column[k].rows) continue;
         out->found = true;
         out->file = k;
-        break;
+        out->base = shoal_strdup_printf("%s", base[b]);
+        out->ending = endings[e];
+        out->header = !names_file(column[k].name, base[b], endings[e]);
       }
+}
+
+static void choose(const content *column, size_t n, char *const *base, listing *out)
+{
+  bool named = false;
+  size_t labels = 0;
+  choose_files(column, n, base, out);
   if (!out->found) return;
-  out->base = shoal_strdup_printf("%s", base[b]);
   for (size_t k = 0; k < n; k++) {
     const bool called = shoal_csv_is_label_name(column[k].name);
     if (k == out->file || (named && !called) || (!called && is_row_number(&column[k]))) continue;
@@ -88,7 +115,7 @@ static void choose(const content *column, size_t n, char *const base[3], listing
   out->found = labels > 0;
 }
 
-static shoal_status read_rows(shoal_csv *c, char *const base[3], listing *out)
+static shoal_status read_rows(shoal_csv *c, char *const *base, listing *out)
 {
   content *column = NULL;
   bool end;
@@ -108,17 +135,28 @@ static shoal_status read_rows(shoal_csv *c, char *const base[3], listing *out)
   return st;
 }
 
+/* Of a list ("img/1.jpg 0") a space may separate, which no table has. */
+static char guess_separator(const char *path, const char *text)
+{
+  const char *end = strrchr(path, '.');
+  const size_t line = strcspn(text, "\r\n");
+  if (strcasecmp(end, ".tsv") == 0) return '\t';
+  if (strcasecmp(end, ".csv") == 0) return '\0';
+  return memchr(text, '\t', line) ? '\t' : memchr(text, ',', line) ? ',' : ' ';
+}
+
 /* A table that cannot be read is none that helps. */
 static void read_table(const char *path, listing *out)
 {
-  char *text = NULL, *base[3];
+  char *text = NULL, *base[BASES + 1];
   size_t n;
   shoal_csv c;
   shoal_error ignored;
-  shoal_csv_dialect dialect = { .separator = strcasecmp(strrchr(path, '.'), ".tsv") == 0 ? '\t' : '\0' };
+  shoal_csv_dialect dialect = { 0 };
   *out = (listing){ .path = path };
   list_bases(path, base);
   shoal_status st = shoal_read_file(path, &text, &n);
+  if (st == SHOAL_OK) dialect.separator = guess_separator(path, text);
   if (st == SHOAL_OK) st = shoal_csv_find_separator(path, text, n, &dialect);
   if (st == SHOAL_OK) {
     shoal_csv_init(&c, path, text, n, dialect);
@@ -128,7 +166,15 @@ static void read_table(const char *path, listing *out)
   if (st != SHOAL_OK) shoal_error_take(&ignored);
   out->separator = dialect.separator;
   free(text);
-  for (int b = 0; b < 3; b++) free(base[b]);
+  for (size_t b = 0; base[b]; b++) free(base[b]);
+}
+
+bool shoal_images_table_lists(const char *path)
+{
+  listing t;
+  read_table(path, &t);
+  free(t.base);
+  return t.found;
 }
 
 /* "train/", "test/", of the table's own name or its folder's, or "". */
@@ -155,17 +201,20 @@ char *shoal_images_table_command(const shoal_texts *tables)
     listing t;
     read_table(tables->at[i], &t);
     if (t.found)
-      shoal_str_add(&list, "%s(%s, '%s', %s, '%s', %zu, %zu)", list.len ? ", " : "", shoal_python_text(t.path, word),
-                    t.separator == '\t' ? "\\t" : (char[]){ t.separator ? t.separator : ',', '\0' },
-                    shoal_python_text(t.base, base), splits ? split_of(t.path) : "", t.file, t.label);
+      shoal_str_add(
+          &list, "%s(%s, '%s', %s, '%s', '%s', %d, %zu, %zu)", list.len ? ", " : "", shoal_python_text(t.path, word),
+          t.separator == '\t' ? "\\t" : (char[]){ t.separator ? t.separator : ',', '\0' },
+          shoal_python_text(t.base, base), splits ? split_of(t.path) : "", t.ending, t.header, t.file, t.label);
     free(t.base);
   }
   if (!list.len) return NULL;
   shoal_find_python(needs, &python);
   char *command = shoal_strdup_printf(
       "%s -c \"import csv, os, shutil; [(os.makedirs(d := 'NEW/' + s + r[c].strip().replace('/', '_'), exist_ok=True), "
-      "shutil.copy(os.path.join(b, r[f]), d)) for t, sep, b, s, f, c in [%s] "
-      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[1:] if r]\"",
+      "shutil.copy(os.path.join(b, r[f] + e), d)) for t, sep, b, s, e, h, f, c in [%s] "
+      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[h:] if r]\" && shoal data "
+      "import "
+      "images NEW -o NEW.h5",
       python.run, list.text);
   shoal_str_free(&list);
   return command;

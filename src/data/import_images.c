@@ -133,6 +133,7 @@ shoal_status shoal_import_images(const shoal_import_args *a, const char *out_pat
   m.sized = a->like || a->size;
   SHOAL_TRY_GOTO(st, shoal_image_set_find(a, a->sources[0], &m, &by_folder), done);
   SHOAL_TRY_GOTO(st, shoal_image_set_refuse_masks(&m), done);
+  SHOAL_TRY_GOTO(st, shoal_image_set_refuse_listed(&m), done);
   if (m.files.n == 0) {
     st = m.damaged.n ? shoal_image_set_refuse_damaged(&m) : shoal_image_set_refuse_empty(&m, a->sources[0]);
     goto done;

@@ -584,7 +584,8 @@ def test_images_multi_picture():
 
 def by_table(r):
     """Types the command of a message, and gives what it made."""
-    subprocess.run(["bash", "-c", re.search("[^ ]*python3 -c .*", r.stderr)[0]], check=True)
+    command, then = re.search("([^ ]*python3 -c .*) && (shoal data import images NEW -o NEW.h5)$", r.stderr, re.M).groups()
+    subprocess.run(["bash", "-c", command], check=True)
     return {d: sorted(f) for d, _, f in os.walk("NEW") if f}
 
 
@@ -601,6 +602,36 @@ def test_images_table():
     assert sorted(made()[0][made()[1] == 0].tolist()) == sorted(pixels(n, 4, 4)[None].tolist() for n in (1, 3, 5))
     put("NEW/train.csv", b"file,class\n")
     assert "NEW/train.csv is not read, classes are the names of folders\n" in load("images", "NEW").stderr
+
+
+@pytest.mark.parametrize("form", ("ids", "list", "bare"))
+def test_images_listed(form):
+    """Tables of contests, whose ids lack an ending; lists without header and with spaces; all images in one folder that is no class."""
+    for n in range(6):
+        put(f"set/train/{n:03}a.png" if form == "ids" else f"set/img/{n:03}a.png", png(pixels(n, 4, 4)))
+    if form == "ids":
+        put("set/test/9.png", png(pixels(9, 4, 4)))
+        put("set/labels.csv", b"id,breed\n" + b"".join(b"%03da,%s\n" % (n, (b"pug", b"boxer")[n % 2]) for n in range(6)))
+    elif form == "list":
+        put("set/train.txt", b"".join(b"img/%03da.png %d\n" % (n, n % 2) for n in range(4)))
+        put("set/test.txt", b"".join(b"img/%03da.png %d\n" % (n, n % 2) for n in range(4, 6)))
+        put("set/readme.txt", b"Images of dogs\n")
+    else:
+        put("set/labels.csv", b"".join(b"%03da.png,%s\n" % (n, (b"pug", b"boxer")[n % 2]) for n in range(6)))
+    r = load("images", "set", code=7)
+    assert_one_error(r, "each split has a folder" if form == "ids" else "set has all images in one folder, set/img, and set/")
+    made_of = by_table(r)
+    if form == "list":
+        assert made_of == {"NEW/train/0": ["000a.png", "002a.png"], "NEW/train/1": ["001a.png", "003a.png"], "NEW/test/0": ["004a.png"],
+                           "NEW/test/1": ["005a.png"]}
+    else:
+        assert made_of == {"NEW/pug": ["000a.png", "002a.png", "004a.png"], "NEW/boxer": ["001a.png", "003a.png", "005a.png"]}
+    load("images", "NEW", "--test-share", "0") if form != "list" else load("images", "NEW")
+    for name in ("train.txt", "test.txt", "labels.csv"):
+        if os.path.exists(f"set/{name}"):
+            os.remove(f"set/{name}")
+    if form != "ids":
+        assert "one class only" in load("images", "set", "--test-share", "0").stderr
 
 
 @pytest.mark.parametrize("where", ("absolute", "table", "working", "split"))

@@ -51,15 +51,20 @@ char *shoal_data_copy_command(const char *path, const char *const *names, size_t
 /* How other values are made of arrays: y[n] is what `read` after f[n] gives; `first` and `last` are further statements. */
 typedef struct {
   const char *read, *first, *value, *last;
+  bool pictures; /* with Pillow */
 } rewrite;
 
 /* Replaces arrays and keeps the first of each name as NAME_original.  Caller frees. */
 static char *rewrite_command(const char *path, const char *const *names, size_t n, const rewrite *how)
 {
   char file[SHOAL_WORD];
+  static const char *const packages[] = { "h5py", "PIL", NULL };
   char *list = quote_names(names, n);
   shoal_python python;
-  find_h5py(&python);
+  if (how->pictures)
+    shoal_find_python(packages, &python);
+  else
+    find_h5py(&python);
   char *text = shoal_strdup_printf(
       "%s -c \"import h5py, numpy; f = h5py.File(%s, 'a'); y = {n: f[n]%s for n in [%s]}; %s[(f.pop(n) if n + "
       "'_original' in f else f.move(n, n + '_original'), f.create_dataset(n, data=%s)) for n in y]%s\"%s%s",
@@ -173,6 +178,7 @@ static size_t list_alike(const shoal_dataset *d, const char part[2][SHOAL_DATA_N
 
 shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name, const shoal_h5_facts *f)
 {
+  static const char lists_of[] = "lists of variable length of ";
   const bool rows = f->class == SHOAL_H5_RECORD && f->only_numbers && f->ndim == 1;
   rewrite how = { .read = "[()]", .first = "", .value = "y[n].astype('i4')", .last = "" };
   if (rows) {
@@ -183,12 +189,25 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
   } else if (f->class == SHOAL_H5_BITS) { /* as PyTables writes them; h5py reads unsigned integers */
     how.value = "y[n]";
   }
-  if (f->only_numbers && strncmp(f->described, "compound {r: f", 14) == 0) /* as h5py writes them */
-    return SHOAL_FAIL(SHOAL_ERR_IO,
-                      "%s: /%s holds complex numbers, %s: write real ones, such as numpy.abs of them, or both parts as "
-                      "features of their own",
-                      d->path, name, f->described);
-  if (!rows && f->class != SHOAL_H5_ENUM && f->class != SHOAL_H5_BITS)
+  const bool complex = f->only_numbers && strncmp(f->described, "compound {r: f", 14) == 0; /* as h5py writes them */
+  const bool lists = strncmp(f->described, lists_of, sizeof lists_of - 1) == 0,
+             bytes = lists && strcmp(f->described + sizeof lists_of - 1, "u8") == 0;
+  const char *what = "write them";
+  if (complex) {
+    what = "write both parts beside each other";
+    how.value = f->ndim == 2 || f->ndim == 4 ? "numpy.concatenate([y[n].real, y[n].imag], 1)"
+                                             : "numpy.stack([y[n].real, y[n].imag], 1)";
+  } else if (bytes) {
+    what = "if they are images as in files, write their pixels, all scaled to the size of the first";
+    how.pictures = true;
+    how.first = "import io; from PIL import Image; J = lambda v: Image.open(io.BytesIO(bytes(v))).convert('RGB'); s = "
+                "J(next(iter(y.values()))[0]).size; ";
+    how.value = "numpy.array([numpy.moveaxis(numpy.array(J(v).resize(s)), -1, 0) for v in y[n]])";
+  } else if (lists) {
+    what = "write all with the length of the longest, with zeros at the ends of others";
+    how.first = "m = max(len(v) for a in y.values() for v in a); ";
+    how.value = "numpy.array([numpy.pad(v, (0, m - len(v))) for v in y[n]])";
+  } else if (!rows && f->class != SHOAL_H5_ENUM && f->class != SHOAL_H5_BITS)
     return SHOAL_FAIL(SHOAL_ERR_IO,
                       "%s: /%s holds no numbers but %s: samples are numbers in one array, all of one shape", d->path,
                       name, f->described);
@@ -196,7 +215,7 @@ shoal_status shoal_data_refuse_samples(const shoal_dataset *d, const char *name,
   size_t n = list_alike(d, d->names.x, f, names);
   char *command = rewrite_command(d->path, names, n, &how);
   shoal_status st =
-      SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s; write them: %s", d->path, name, f->described, command);
+      SHOAL_FAIL(SHOAL_ERR_IO, "%s: /%s holds no numbers but %s; %s: %s", d->path, name, f->described, what, command);
   free(command);
   return st;
 }

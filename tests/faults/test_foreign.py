@@ -1,6 +1,7 @@
 """HDF5 files from elsewhere: arrays in forms that are not read, whose cures must work as they are printed, and files that refer to
 other files of whoever reads them."""
 
+import io
 import os
 import re
 import shlex
@@ -327,6 +328,52 @@ def test_missing(arrays, words):
     if "This exchanges their names: " in r.stderr:
         subprocess.run(r.stderr.split("This exchanges their names: ")[1], shell=True, check=True)
         assert "one number per sample" not in shoal("data", "inspect", "a.h5").stderr
+
+
+def put_lists(values, dtype):
+    def write(f, name, rows):
+        f.create_dataset(name, (len(CLASSES[rows]),), h5py.vlen_dtype(dtype))
+        for k, v in enumerate(values[rows]):
+            f[name][k] = v
+    return write
+
+
+def test_lists():
+    """Samples of several lengths get zeros at their ends, in both splits; the parts of complex numbers lie beside each other."""
+    rows = [X[i, :i % 4 + 1] for i in range(N)]
+    make("a.h5", x=put_lists(rows, "f4"))
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "a.h5: /train/x holds no numbers but lists of variable length of f32; write all with the length of the longest")
+    run_cure(r)
+    shoal("data", "inspect", "a.h5")
+    want = np.array([np.pad(v, (0, 4 - len(v))) for v in rows])
+    with h5py.File("a.h5") as f:
+        assert (f["train/x"][()] == want[:TRAIN]).all() and (f["test/x"][()] == want[TRAIN:]).all()
+    make("c.h5", x=X + 1j * X[:, ::-1])
+    run_cure(shoal("data", "inspect", "c.h5", code=7))
+    shoal("data", "inspect", "c.h5")
+    with h5py.File("c.h5") as f:
+        assert (f["test/x"][()] == np.hstack([X, X[:, ::-1]])[TRAIN:]).all()
+
+
+def test_images_as_files():
+    """Bytes of PNG or JPEG files become pixels, all of one size."""
+    Image = pytest.importorskip("PIL.Image")
+    pictures = np.random.default_rng(2).integers(0, 256, (N, 5, 6, 3)).astype("u1")
+
+    def packed(i):
+        out = io.BytesIO()
+        Image.fromarray(pictures[i]).resize((6, 5) if i != 3 else (12, 10)).save(out, "PNG")
+        return np.frombuffer(out.getvalue(), "u1")
+    make("a.h5", x=put_lists([packed(i) for i in range(N)], "u1"))
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "lists of variable length of u8; if they are images as in files, write their pixels, all scaled to the size of the first")
+    run_cure(r)
+    assert "images" in shoal("data", "inspect", "a.h5").stdout
+    with h5py.File("a.h5") as f:
+        x = np.concatenate([f["train/x"][()], f["test/x"][()]])
+    keep = np.arange(N) != 3
+    assert x.shape == (N, 3, 5, 6) and (x[keep] == pictures.transpose(0, 3, 1, 2)[keep]).all()
 
 
 PAIRS = (  # arrays of other names; what is said; the samples and labels in the order of all

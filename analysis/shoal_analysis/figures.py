@@ -193,8 +193,8 @@ class Quantity:
 QUANTITIES = (
     Quantity("loss", "Loss", "loss", "test_loss", "Test loss", "train_loss", "training loss", logarithmic=True),
     Quantity("accuracy", "Accuracy", "test accuracy, %", "test_acc", scale=100),
-    Quantity("error", "Error of the predictions", "test error", "test_rmse", "In the units of the table: root of the mean squared error "
-             "(rmse)", "test_mae", "mean absolute error (mae)", logarithmic=True),
+    Quantity("error", "Error of the predictions", "test error", "test_rmse", "In the units of the table, of several targets in deviations: "
+             "root of the mean squared error (rmse)", "test_mae", "mean absolute error (mae)", logarithmic=True),
     Quantity("r2", "R2", "test R2", "test_r2", "1: perfect; 0: no better than the mean of the test samples", everywhere=False),
     Quantity("perplexity", "Perplexity", "test perplexity", "perplexity", "Of a token", logarithmic=True),
     Quantity("bits", "Bits per byte", "test bits per byte", "bits_per_byte", everywhere=False),
@@ -210,7 +210,7 @@ def _axis_name(quantity: Quantity, runs: Sequence[Run]) -> str:
     targets = runs[0].targets
     if quantity.name != "error" or not targets:
         return quantity.axis
-    return f"{quantity.axis}, {label(targets[0]) if len(targets) == 1 else f'mean of {len(targets)} targets'}"
+    return f"{quantity.axis}, {label(targets[0]) if len(targets) == 1 else f'mean of {len(targets)} targets, in deviations'}"
 
 
 @styled

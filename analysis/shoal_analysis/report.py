@@ -109,7 +109,8 @@ def value_in_words(measure: Measure, value: float, runs: Sequence[Run]) -> str:
     """76.67 % test accuracy; a test rmse of 10 184 (price); runs have the same targets."""
     if measure.column == "test_acc":
         return f"{min(100 * value, 99.99 if value < 1 else 100):.4g} % {measure.name}"
-    of = f" ({listed(runs[0].targets)})" if measure.column == "test_rmse" and runs[0].targets else ""
+    targets = runs[0].targets if measure.column == "test_rmse" else []
+    of = f" ({'deviations, mean of ' if len(targets) > 1 else ''}{listed(targets)})" if targets else ""
     return f"a {measure.name} of {page.number(value)}{of}"
 
 

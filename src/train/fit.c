@@ -31,7 +31,7 @@ shoal_fit_scores shoal_fit_mean_score(const shoal_fit *fit, size_t n, const doub
 {
   shoal_fit_scores sum = { 0 };
   for (size_t k = 0; k < n; k++) {
-    const shoal_fit_scores one = shoal_fit_score(&fit[k], std[k]);
+    const shoal_fit_scores one = shoal_fit_score(&fit[k], n == 1 ? std[k] : 1);
     sum.rmse += one.rmse / (double)n;
     sum.mae += one.mae / (double)n;
     sum.r2 += one.r2 / (double)n;
@@ -39,9 +39,11 @@ shoal_fit_scores shoal_fit_mean_score(const shoal_fit *fit, size_t n, const doub
   return sum;
 }
 
-const char *shoal_fit_text(const shoal_fit_scores *s, char *buf, size_t cap)
+const char *shoal_fit_text(const shoal_fit_scores *s, size_t n, char *buf, size_t cap)
 {
-  const int n = snprintf(buf, cap, "rmse %.6g, mae %.6g", s->rmse, s->mae);
-  if (isfinite(s->r2) && (size_t)n < cap) snprintf(buf + n, cap - (size_t)n, ", R2 %.4g", s->r2);
+  char several[64] = "";
+  if (n > 1) snprintf(several, sizeof several, "means of %zu targets in deviations: ", n);
+  const int used = snprintf(buf, cap, "%srmse %.6g, mae %.6g", several, s->rmse, s->mae);
+  if (isfinite(s->r2) && (size_t)used < cap) snprintf(buf + used, cap - (size_t)used, ", R2 %.4g", s->r2);
   return buf;
 }

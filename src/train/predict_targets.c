@@ -130,7 +130,8 @@ void shoal_predict_print_targets(const shoal_predictor *p, shoal_str *out)
   }
   for (size_t k = 0; k < n; k++) {
     const shoal_fit_scores s = shoal_fit_score(&p->fit[k], p->trained->target_std[k]);
-    shoal_str_add(out, "%s: %s\n", shoal_targets_name(&t, k, name, sizeof name), shoal_fit_text(&s, text, sizeof text));
+    shoal_str_add(out, "%s: %s\n", shoal_targets_name(&t, k, name, sizeof name),
+                  shoal_fit_text(&s, 1, text, sizeof text));
   }
 }
 

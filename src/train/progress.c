@@ -395,9 +395,10 @@ void shoal_session_report_live(shoal_session *s, double loss)
 /* ", accuracy 97.1 %", or the errors of targets. */
 static const char *format_scores(const shoal_session *s, char *buf, size_t cap)
 {
-  char text[96];
+  char text[128];
   if (shoal_session_has_targets(s))
-    snprintf(buf, cap, ", %s", shoal_fit_text(&s->record.fit, text, sizeof text));
+    snprintf(buf, cap, ", %s",
+             shoal_fit_text(&s->record.fit, shoal_dataset_targets(s->data.set)->n, text, sizeof text));
   else
     snprintf(buf, cap, ", accuracy %s", shoal_format_share(s->record.test_acc, text, sizeof text));
   return buf;

@@ -92,7 +92,11 @@ def test_targets_predicted(work):
     for k, t in enumerate(told["targets"]):
         assert [t[s] for s in ("rmse", "mae", "r2")] == pytest.approx(scores(got[:, k:k + 1], wanted[:, k:k + 1]), rel=1e-5)
     last = metrics("r")[-1]
-    assert [float(last[f"test_{s}"]) for s in ("rmse", "mae", "r2")] == pytest.approx(scores(got, wanted), rel=1e-4)
+    deviations = data["train"][1].std(0)  # errors in the units of both have no mean
+    rmse, mae, r2 = scores(got / deviations, wanted / deviations)
+    assert [float(last[f"test_{s}"]) for s in ("rmse", "mae", "r2")] == pytest.approx((rmse, mae, r2), rel=1e-4)
+    told = re.findall(r", means of 2 targets in deviations: rmse ([\d.]+), mae ([\d.]+), R2 ([\d.]+)", said)
+    assert [float(v) for v in told[-1]] == pytest.approx((rmse, mae, r2), rel=1e-3)
     assert re.search(r"^price: rmse \d+.*\nrent: rmse 0\.\d+, mae 0\.\d+, R2 0\.\d+$", shoal("predict", "runs/r", "homes.h5").stdout, re.M)
     for ending in ("h5", "onnx", "safetensors"):
         shoal("ckpt", "export", "runs/r", "-o", f"model.{ending}")

@@ -244,6 +244,8 @@ def test_predicted():
                                "2 of rooms, ...\n")
     import shoal_analysis
     assert shoal_analysis.load("runs/dear")[0].targets == ["price, in $", "rooms"]
+    report("runs/dear", "-o", "several.html")
+    assert "a test rmse of 10 184 (deviations, mean of price, in $ and rooms)" in read("several.html").replace("\u202f", " ")
 
 
 def test_missing():

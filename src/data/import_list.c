@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/data_impl.h"
+#include "data/npy_folders.h"
 #include "data/text_folders.h"
 #include <dirent.h>
 #include <errno.h>
@@ -71,8 +72,10 @@ static shoal_status refuse_without_files(const char *folder, const char *const *
   shoal_str s = { 0 };
   for (size_t i = 0; patterns[i]; i++) shoal_str_add(&s, "%s%s", i ? ", " : "", patterns[i]);
   shoal_status st = list_fitting(folder, any, &inside), fault = SHOAL_OK;
+  char *cure =
+      st == SHOAL_OK && patterns[0] && strcmp(patterns[0], "*.npy") == 0 ? shoal_npy_folders_cure(folder) : NULL;
   shoal_texts_sort(&inside, 0);
-  for (size_t i = 0; st == SHOAL_OK && fault == SHOAL_OK && i < inside.n; i++) {
+  for (size_t i = 0; st == SHOAL_OK && fault == SHOAL_OK && !cure && i < inside.n; i++) {
     shoal_texts deeper = { 0 };
     if (is_folder(inside.at[i])) st = list_fitting(inside.at[i], patterns, &deeper);
     if (deeper.n > 0)
@@ -80,7 +83,7 @@ static shoal_status refuse_without_files(const char *folder, const char *const *
                          s.text, inside.at[i]);
     shoal_texts_free(&deeper);
   }
-  char *cure = st == SHOAL_OK && fault == SHOAL_OK ? shoal_text_folders_cure(folder) : NULL;
+  if (st == SHOAL_OK && fault == SHOAL_OK && !cure) cure = shoal_text_folders_cure(folder);
   if (cure)
     fault = SHOAL_FAIL(SHOAL_ERR_IO, "the folder %s has no file called like %s; %s", folder, s.text, cure);
   else if (st == SHOAL_OK && fault == SHOAL_OK)

@@ -6,6 +6,7 @@ import lzma
 import os
 import re
 import struct
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -224,6 +225,31 @@ def test_other_words():
     r = load("npy", *(f"mnist_{k}.npy" for k in ("x_train", "y_train", "x_test", "y_test")))
     assert "train/x is mnist_x_train, train/y is mnist_y_train" in r.stdout and len(made("test")[1]) == 7
     assert np.array_equal(made()[0], X.astype("f4"))
+
+
+@pytest.mark.parametrize("splits", (False, True))
+def test_arrays_in_folders(splits):
+    """An array for each sample, in folders of the classes: one command makes the data set, with zeros where an array is smaller."""
+    r = np.random.default_rng(4)
+    want = {"train": [], "test": []}
+    for split in ("train", "test") if splits else ("train",):
+        for k, label in enumerate(("9", "10")):
+            for i in range(4):
+                v = r.standard_normal((3, 4 + (i == 2))).astype("f4")
+                path = f"my set/{split}/{label}" if splits else f"my set/{label}"
+                os.makedirs(path, exist_ok=True)
+                np.save(f"{path}/{i}.npy", v)
+                want[split].append((k, np.pad(v, ((0, 0), (0, 5 - v.shape[1]))).tobytes()))
+    r = load("npy", "my set", code=7)
+    assert_one_error(r, "the folder my set has no file called like *.npy, *.npz; its folders have them, as of a class each")
+    command = r.stderr.strip().split("numbers the classes: ")[1].replace("&& shoal ", f"&& {shlex.quote(program())} ")
+    subprocess.run(command, shell=True, check=True)
+    with h5py.File("my set-joined.h5") as f:
+        got = {s: [(k, x.tobytes()) for k, x in zip(f[f"{s}/y"], f[f"{s}/x"])] if s in f else [] for s in ("train", "test")}
+    if splits:
+        assert {s: sorted(v) for s, v in got.items()} == {s: sorted(v) for s, v in want.items()}
+    else:
+        assert sorted(got["train"] + got["test"]) == sorted(want["train"])
 
 
 SHAPED = (  # arrays whose names do not tell; which are samples and labels, or None

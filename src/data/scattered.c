@@ -2,6 +2,7 @@
  * the command of h5py that makes one array of them.
  *
  *     /7/image, /7/label    a group for each sample        /0007 with attribute label     an array for each sample
+ *     /s1/x [30, 8], /s1/y [30]  groups of samples, as of a subject each
  *     /cat/7                a group for each class         /cat [50, 28, 28]              an array for each class
  *
  * All of this may be below a group for each split.  A command reads every array as it is, so classes are numbered over all splits. */
@@ -69,6 +70,7 @@ static const char *label_attribute(shoal_h5 file, const char *object)
 typedef struct {
   const char *what; /* "a group for each sample"; NULL: nothing known */
   bool splits;      /* below a group for each */
+  bool many;        /* each group has several samples, with as many labels */
   char x[PART], y[PART], attribute[PART];
 } form;
 
@@ -97,6 +99,23 @@ static bool are_alike(const listing *l, int from, const char *last)
   return n > 1 && first.ndim > from;
 }
 
+/* Whether the first group has as many labels as rows of samples. */
+static bool has_many(const listing *l, const form *f)
+{
+  shoal_h5_facts x, y;
+  shoal_error ignored;
+  const char *first = l->names.at[0];
+  const int group = (int)(strrchr(first, '/') - first);
+  char *x_name = shoal_strdup_printf("%.*s/%s", group, first, f->x),
+       *y_name = shoal_strdup_printf("%.*s/%s", group, first, f->y);
+  shoal_status st = shoal_h5_look(l->file, x_name, &x);
+  if (st == SHOAL_OK) st = shoal_h5_look(l->file, y_name, &y);
+  if (st != SHOAL_OK) shoal_error_take(&ignored);
+  free(x_name);
+  free(y_name);
+  return st == SHOAL_OK && x.ndim > 1 && shoal_data_vector_length(&y) > 1 && shoal_data_vector_length(&y) == x.dims[0];
+}
+
 /* The members of the first group: its label, and its only other array; every group must have as many. */
 static bool find_members(const listing *l, size_t depth, form *out)
 {
@@ -112,7 +131,9 @@ static bool find_members(const listing *l, size_t depth, form *out)
     else if (x++ == 0)
       strcpy(out->x, parts[depth - 1]);
   }
-  return x == 1 && l->names.n % members == 0 && are_alike(l, 0, out->x);
+  if (x != 1 || l->names.n % members != 0) return false;
+  out->many = out->y[0] && has_many(l, out);
+  return are_alike(l, out->many ? 1 : 0, out->x);
 }
 
 static void look(const listing *l, form *out)
@@ -144,7 +165,7 @@ static void look(const listing *l, form *out)
   const char *attribute = label_attribute(l->file, group);
   if (alone && !out->y[0] && attribute) snprintf(out->attribute, PART, "%s", attribute);
   if (alone && (out->y[0] || attribute))
-    out->what = "a group for each sample";
+    out->what = out->many ? "groups with several samples each" : "a group for each sample";
   else if (are_alike(l, 0, NULL))
     out->what = "a group for each class";
 }
@@ -154,7 +175,12 @@ static void add_entries(const form *f, shoal_str *out)
 {
   char x[SHOAL_WORD], y[SHOAL_WORD];
   const bool sample = strstr(f->what, "sample") != NULL, group = strstr(f->what, "group") != NULL;
-  if (sample && group) {
+  if (f->many)
+    shoal_str_add(out,
+                  "[(p, x, v) for p in P for n in sorted(i[p], key=k) for x, v in zip(i[p][n][%s][()], "
+                  "i[p][n][%s][()].ravel())]",
+                  shoal_python_text(f->x, x), shoal_python_text(f->y, y));
+  else if (sample && group) {
     shoal_str_add(out, "[(p, i[p][n][%s][()], i[p][n]", shoal_python_text(f->x, x));
     shoal_str_add(out, f->y[0] ? "[%s][()]" : ".attrs[%s]", shoal_python_text(f->y[0] ? f->y : f->attribute, y));
     shoal_str_add(out, ") for p in P for n in sorted(i[p], key=k)]");

@@ -462,6 +462,20 @@ def test_scattered(write, words, splits):
         assert {m[1:] for m in made} == {(x[i].tobytes(), i % 2) for i in range(20)}
 
 
+def test_groups_of_samples():
+    """A group for each subject, with several samples and as many labels: all samples count, each with its label."""
+    with h5py.File("a.h5", "w") as f:
+        for s, rows in enumerate((slice(0, 12), slice(12, 30), slice(30, N))):
+            f[f"s{s}/eeg"], f[f"s{s}/labels"] = X[rows], CLASSES[rows]
+    r = shoal("data", "inspect", "a.h5", code=7)
+    assert_one_error(r, "a.h5 has groups with several samples each; samples are expected in one array")
+    run_cure(r)
+    shoal("data", "inspect", "a.h5.plain.h5")
+    with h5py.File("a.h5.plain.h5") as f:
+        got = {s: list(zip(f[f"{s}/y"], map(bytes, f[f"{s}/x"]))) for s in ("train", "test")}
+    assert len(got["test"]) == N // 10 and sorted(got["train"] + got["test"]) == sorted(zip(CLASSES, map(bytes, X)))
+
+
 def test_groups_of_splits():
     """Of "x_train/labels" the last word is the part, whatever the group is called."""
     with h5py.File("a.h5", "w") as f:

@@ -9,6 +9,7 @@
  * The colours of print are stored inverted, as Adobe's programs write them and all others read them. */
 #include "data/image.h"
 #include "base/file.h"
+#include "base/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "data/image_scale.h"
@@ -25,8 +26,8 @@
 #include <jpeglib.h>
 #include <png.h>
 
-/* Four channels of 16 bits at the largest size, not packed at all, are half of MAX_BYTES. */
-enum { MAX_SIDE = SHOAL_IMAGE_SIDE, MAX_BYTES = 256 << 20 };
+/* Pixels of a photo of 8192 x 8192, whatever its proportions; four channels of 16 bits, not packed at all, are twice MAX_BYTES. */
+enum { MAX_SIDE = 16384, MAX_PIXELS = 1 << 26, MAX_BYTES = 256 << 20 };
 
 typedef struct {
   const char *path;
@@ -57,8 +58,8 @@ static shoal_status open_file(const char *path, file *f)
   close(fd);
   SHOAL_CHECK(n >= 0, SHOAL_ERR_IO, "cannot read %s: %s", path, strerror(error));
   if (!is_png(head, (size_t)n) && !is_jpeg(head, (size_t)n)) return SHOAL_OK;
-  SHOAL_CHECK(size <= MAX_BYTES, SHOAL_ERR_IO, "%s has %s, an image of at most %d x %d has less than %s", path,
-              shoal_format_bytes((double)size, size_text, sizeof size_text), MAX_SIDE, MAX_SIDE,
+  SHOAL_CHECK(size <= MAX_BYTES, SHOAL_ERR_IO, "%s has %s, images of at most %s are read", path,
+              shoal_format_bytes((double)size, size_text, sizeof size_text),
               shoal_format_bytes(MAX_BYTES, most, sizeof most));
   return shoal_read_file(path, &f->bytes, &f->n);
 }
@@ -380,8 +381,9 @@ static shoal_status look(const file *f, shoal_image *out)
 {
   char odd[2];
   SHOAL_TRY(decode(f, NULL, out, NULL, odd, sizeof odd));
-  SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE, SHOAL_ERR_IO, "%s is %d x %d, at most %d x %d is read",
-              f->path, out->width, out->height, MAX_SIDE, MAX_SIDE);
+  SHOAL_CHECK(out->width <= MAX_SIDE && out->height <= MAX_SIDE && (int64_t)out->width * out->height <= MAX_PIXELS,
+              SHOAL_ERR_IO, "%s is %d x %d, at most %d pixels, and %d in a row or column, are read", f->path,
+              out->width, out->height, MAX_PIXELS, MAX_SIDE);
   return SHOAL_OK;
 }
 
@@ -434,6 +436,7 @@ shoal_status shoal_image_read(const char *path, const shoal_image *as, uint8_t *
   SHOAL_TRY(open_file(path, &f));
   SHOAL_CHECK(f.bytes, SHOAL_ERR_IO, "%s is no image any more: it changed while it was read", path);
   SHOAL_TRY_GOTO(st, look(&f, &found), done);
+  SHOAL_TRY_GOTO(st, shoal_limit_memory(path, "its pixels", (uint64_t)found.width * (uint64_t)found.height, 8), done);
   SHOAL_TRY_GOTO(st, shoal_alloc((size_t)found.width * (size_t)found.height, 3, "an image", (void **)&pixels), done);
   SHOAL_TRY_GOTO(st, decode(&f, as, &found, pixels, odd, cap), done);
   if (found.width == as->width && found.height == as->height)

@@ -404,11 +404,13 @@ static shoal_status choose_size(const shoal_image_set *m, const shoal_image_size
   enum { MOST = 224 };
   *width = common->width;
   *height = common->height;
-  if (2 * common->n >= m->files.n) return SHOAL_OK;
+  if (2 * common->n >= m->files.n && *width <= SHOAL_IMAGE_SIDE && *height <= SHOAL_IMAGE_SIDE) return SHOAL_OK;
   SHOAL_TRY(find_median(m, false, width));
   SHOAL_TRY(find_median(m, true, height));
-  *width = SHOAL_MIN(*width, MOST);
-  *height = SHOAL_MIN(*height, MOST);
+  const int longer = SHOAL_MAX(*width, *height);
+  if (longer <= MOST) return SHOAL_OK;
+  *width = SHOAL_MAX(*width * MOST / longer, 1);
+  *height = SHOAL_MAX(*height * MOST / longer, 1);
   return SHOAL_OK;
 }
 
@@ -418,7 +420,8 @@ shoal_status shoal_image_set_check_sizes(const shoal_image_set *m, const shoal_i
   shoal_str text = { 0 };
   char word[SHOAL_WORD];
   int width, height;
-  if (m->sized || m->n_sizes < 2) return SHOAL_OK;
+  const bool large = m->form.width > SHOAL_IMAGE_SIDE || m->form.height > SHOAL_IMAGE_SIDE;
+  if (m->sized || m->n_sizes == 0 || (m->n_sizes == 1 && !large)) return SHOAL_OK;
   SHOAL_TRY(SHOAL_ALLOC(m->n_sizes, &sizes));
   memcpy(sizes, m->sizes, m->n_sizes * sizeof *sizes);
   qsort(sizes, m->n_sizes, sizeof *sizes, by_count);
@@ -429,13 +432,13 @@ shoal_status shoal_image_set_check_sizes(const shoal_image_set *m, const shoal_i
                   sizes[i].first);
   if (m->n_sizes > SHOAL_IMAGE_SET_SHOWN) shoal_str_add(&text, " and %zu more", m->n_sizes - SHOAL_IMAGE_SET_SHOWN);
   shoal_str_add(&text,
-                "; all must have one, and this import scales them, the files stay as they are: shoal data import "
-                "images --size %dx%d",
-                width, height);
+                "; %s, and this import scales them, the files stay as they are: shoal data import images --size %dx%d",
+                m->n_sizes > 1 ? "all must have one" : "4096 x 4096 is the largest", width, height);
   if (a->test_share) shoal_str_add(&text, " --test-share %g", *a->test_share);
   if (a->seed) shoal_str_add(&text, " --seed %" PRIu64, *a->seed);
   shoal_str_add(&text, " -o %s", shoal_shell_word(out_path, word));
-  st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %zu images have %zu sizes: %s %s", m->folder, m->files.n, m->n_sizes, text.text,
+  st = SHOAL_FAIL(SHOAL_ERR_IO, "%s: %zu image%s %zu size%s: %s %s", m->folder, m->files.n,
+                  m->files.n > 1 ? "s have" : " has", m->n_sizes, m->n_sizes > 1 ? "s" : "", text.text,
                   shoal_shell_word(a->sources[0], word));
 done:
   shoal_str_free(&text);

@@ -179,7 +179,7 @@ IMAGES_REFUSED = (  # file in class b (class a has a grey image of 16 x 16), wor
     ("2.png", png(pixels(1, 16, 16), cut=60), "set/b/2.png is damaged or cut short"),
     ("2.jpg", GREY_JPEG[:-8], "set/b/2.jpg is damaged or cut short"),
     ("2.jpg", GREY_JPEG[:30], "set/b/2.jpg is damaged or cut short"),
-    ("2.png", png(pixels(1, 2, 5000)), "set/b/2.png is 5000 x 2, at most 4096 x 4096 is read"),
+    ("2.png", png(pixels(1, 2, 17000)), "set/b/2.png is 17000 x 2, at most 67108864 pixels, and 16384 in a row or column, are read"),
 )
 
 
@@ -202,7 +202,7 @@ def test_images_large_files():
     assert "set/a/film.mp4 is neither PNG nor JPEG" in load("images", "set", "--test-share", "0", **small(32)).stderr
     put("set/b/huge.png", png(pixels(1, 4, 4)))
     os.truncate("set/b/huge.png", 3 << 30)
-    assert_one_error(load("images", "set", code=7, **small(32)), "set/b/huge.png has 3.0 GiB, an image of at most 4096 x 4096")
+    assert_one_error(load("images", "set", code=7, **small(32)), "set/b/huge.png has 3.0 GiB, images of at most 256 MiB are read")
 
 
 def test_images_missing():
@@ -382,10 +382,14 @@ def test_images_sizes():
 
 
 def test_images_sizes_middle():
-    """No size that most have: the middle of widths and heights, at most 224 each; turned images have the size that is shown."""
+    """No size that most have: the middle of widths and heights, at most 224; turned images have the size that is shown."""
     for i, (h, w) in enumerate(((2, 400), (4, 300), (6, 500), (8, 250), (10, 260))):
         put(f"set/a/{i}.png", png(pixels(i, h, w)))
-    assert_one_error(load("images", "set", code=7), "5 images have 5 sizes", "--size 224x6 -o ")
+    assert_one_error(load("images", "set", code=7), "5 images have 5 sizes", "--size 224x4 -o ")
+    put("large/a/1.png", png(pixels(1, 2, 5000)))
+    assert_one_error(load("images", "large", code=7), "1 image has 1 size: 5000 x 2 (1, ", "4096 x 4096 is the largest", "--size 224x1 -o ")
+    load("images", "large", "--size", "50x2", "--test-share", "0")
+    assert abs(made()[0][0, 0] - scaled(pixels(1, 2, 5000), 50, 2)).max() <= 0.501
     put("turned/a/1.jpg", COLOUR_JPEG)
     put("turned/a/2.jpg", COLOUR_JPEG[:2] + exif(6, False) + COLOUR_JPEG[2:])
     assert_one_error(load("images", "turned", code=7), "16 x 8 (1, the first is turned/a/1.jpg), 8 x 16 (1, ", "--size 16x8 -o ")

@@ -14,7 +14,9 @@ typedef struct {
   bool deep, moving;           /* 16 bits are stored; several pictures (animated PNG, MPO), of which that is read
                                   which others show */
 } shoal_image;
-enum { SHOAL_IMAGE_SIDE = 4096 }; /* an image of a data set has at most as many rows and columns; a file may have more, to be scaled */
+enum {
+  SHOAL_IMAGE_SIDE = 4096
+}; /* an image of a data set has at most as many rows and columns; a file may have more, to be scaled */
 /** Reads the head of a file.  ERR_IO if it cannot be read or its head is damaged. */
 shoal_status shoal_image_look(const char *path, shoal_image *out);
 /** Reads the pixels of a file as planes [channels, height, width], turned as its Exif orientation says, and scaled (image_scale.h) where

@@ -39,24 +39,45 @@ static const char *plain_ending(const char *path)
   return ending && ending[1] && !ending[1 + strspn(ending + 1, letters)] ? ending : NULL;
 }
 
-/* "find set -name '*.webp' -exec mogrify -format png {} + makes PNGs of all", for several images, as one of them is, below a folder; else
- * what makes a PNG of that one.  Caller frees. */
-static char *how_to_convert(const shoal_alien *found, const char *folder, const char *path, size_t n)
+/* Adds "-name '*.webp'" for the ending of a file that is an image of another kind, once. */
+static void add_ending(const char *path, shoal_str *out)
+{
+  size_t n;
+  const char *ending = plain_ending(path);
+  const shoal_alien found = ending ? find_other(path, &n) : (shoal_alien){ NULL, NULL };
+  if (!found.what || !strstr(found.what, " image")) return;
+  char *term = shoal_strdup_printf("-name '*%s'", ending);
+  if (!out->text || !strstr(out->text, term)) shoal_str_add(out, "%s%s", out->len ? " -o " : "", term);
+  free(term);
+}
+
+/* "find set -name '*.webp' -exec mogrify -format png {} + makes PNGs of all", for several images, as one of them is, below a folder, and
+ * those of other folders in `m`, unless it is NULL; else what makes a PNG of that one.  Caller frees. */
+static char *how_to_convert(const shoal_image_set *m, const shoal_alien *found, const char *folder, const char *path,
+                            size_t n)
 {
   char word[SHOAL_WORD];
-  const char *ending = plain_ending(path);
-  if (n < 2 || !ending || !strstr(found->what, " image")) return shoal_data_alien_cure(found, path);
-  return shoal_strdup_printf("find %s -name '*%s' -exec mogrify -format png {} + makes PNGs of all (ImageMagick, "
-                             "package imagemagick)",
-                             shoal_shell_word(folder, word), ending);
+  shoal_str endings = { 0 };
+  if (n > 1) add_ending(path, &endings);
+  const size_t one = endings.len;
+  for (size_t i = 0; one && m && i < m->n_folders; i++)
+    if (m->folders[i].other) add_ending(m->folders[i].other, &endings);
+  if (!one) return shoal_data_alien_cure(found, path);
+  const bool several = endings.len > one;
+  char *text =
+      shoal_strdup_printf("find %s %s%s%s -exec mogrify -format png {} + makes PNGs of all (ImageMagick, package "
+                          "imagemagick)",
+                          shoal_shell_word(folder, word), several ? "\\( " : "", endings.text, several ? " \\)" : "");
+  shoal_str_free(&endings);
+  return text;
 }
 
 /* "is neither PNG nor JPEG but a GIF image: left out; mogrify -format png a/1.gif makes a PNG of it", the first of n below a folder. */
-static void warn_other(const char *folder, const char *path, size_t others)
+static void warn_other(const shoal_image_set *m, const char *folder, const char *path, size_t others)
 {
   size_t n;
   shoal_alien found = find_other(path, &n);
-  char *cure = found.what ? how_to_convert(&found, folder, path, others) : NULL;
+  char *cure = found.what ? how_to_convert(m, &found, folder, path, others) : NULL;
   if (found.what)
     shoal_warn("%s is neither PNG nor JPEG but %s: left out; %s", path, found.what, cure);
   else
@@ -149,12 +170,12 @@ void shoal_image_set_warn_left_out(const shoal_image_set *m, const char *folder)
         none++ >= SHOAL_IMAGE_SET_SHOWN)
       continue;
     const shoal_alien found = f->others ? find_other(f->other, &n) : (shoal_alien){ 0 };
-    char *cure = found.what ? how_to_convert(&found, f->path, f->other, f->others) : NULL;
+    char *cure = found.what ? how_to_convert(NULL, &found, f->path, f->other, f->others) : NULL;
     shoal_warn("%s has no image and is left out of the classes: it %s%s%s", f->path,
                shoal_image_set_why_none(f, why, sizeof why), cure ? "; " : "", cure ? cure : "");
     free(cure);
   }
-  if (other) warn_other(folder, other, others);
+  if (other) warn_other(m, folder, other, others);
   if (none > SHOAL_IMAGE_SET_SHOWN)
     shoal_warn("%s: %zu more folders have no image and are left out", folder, none - SHOAL_IMAGE_SET_SHOWN);
   if (m->systems > 1) snprintf(why, sizeof why, " and %zu more such folders are", m->systems - 1);
@@ -324,7 +345,7 @@ shoal_status shoal_image_set_refuse_empty(const shoal_image_set *m, const char *
   }
   const shoal_alien found = other ? find_other(other, &n) : (shoal_alien){ NULL, NULL };
   if (found.what && !inner) {
-    char *cure = how_to_convert(&found, folder, other, others);
+    char *cure = how_to_convert(m, &found, folder, other, others);
     shoal_status st =
         SHOAL_FAIL(SHOAL_ERR_IO, "%s has no PNG or JPEG files in the folders of its classes: %s is %s: %s", folder,
                    other, found.what, cure);

@@ -92,6 +92,16 @@ def test_images_deep():
     assert "8 images have 16 bits" in r.stderr and "python3" not in r.stderr, r.stderr
 
 
+def test_images_of_other_kinds():
+    """One command for all kinds that are in the folders."""
+    for k, (name, kind) in enumerate((("bmp", "BMP"), ("gif", "GIF"))):
+        put(f"set/{name}/1.png", png(pixels(1, 8, 8)))
+        for i in range(2):
+            put(f"set/{name}/{i}0.{name}", b"GIF89a" if k else b"BM" + bytes(20))
+    r = load("images", "set", "--test-share", "0")
+    assert "find set \\( -name '*.bmp' -o -name '*.gif' \\) -exec mogrify -format png {} + makes PNGs of all" in r.stderr
+
+
 def test_images_masks():
     """Images and their masks are no classes."""
     for split in ("train", "test"):

@@ -17,6 +17,7 @@
 #include "nn/given.h"
 #include "train/network.h"
 #include "train/session.h"
+#include "train/weights_names.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,7 +276,8 @@ static shoal_status match(const shoal_model *m, const source *from, const char *
     snprintf(named, sizeof named,
              "; none of its names is one of this model, its first is %.*s %s: write them as this model's",
              SHOAL_NAME_MAX, e.name, shoal_ckpt_shape_text(e.ndim, e.dims, shape, sizeof shape));
-  char *own = cure ? NULL : name_cure(m, &c), *matches = count_matches(&c);
+  char *renamed = named[0] && from->given && !cure ? shoal_weights_rename(m, from->given) : NULL;
+  char *own = cure ? NULL : renamed ? renamed : name_cure(m, &c), *matches = count_matches(&c);
   shoal_status st = c.faults == 0 ? SHOAL_OK
                                   : SHOAL_FAIL(SHOAL_ERR_USAGE, "%s: %s%s%s; %s", what, c.first.text, matches, named,
                                                cure ? cure : own);

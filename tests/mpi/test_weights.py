@@ -4,6 +4,7 @@ Oracles: a run whose weights are those that another seed would have drawn, taken
 draws them, optimizer state and all; at a learning rate of nothing the first evaluation is the last one of the run that saved.
 """
 import json
+import subprocess
 import os
 import re
 
@@ -138,6 +139,9 @@ def test_weights_fresh(glyphs, method):
             assert_equal(newest("old"), newest(new), "names with a prefix", "model/")
         else:
             assert_one_error(r, "lacks fc1.weight [16, ", "(0 of this model's 8 tensors match; 8 of the 8 there are none of it, such as seq", "none of its names is one of this model, its first is seq")
+            subprocess.run(r.stderr.split(", into other-named.safetensors: ")[1].splitlines()[0], shell=True, check=True)
+            train(2, "named", *base, *sets(model__weights="other-named.safetensors"))
+            assert_equal(newest("old"), newest("named"), "names by shape and order", "model/")
     assert_one_error(train(2, "bad", *base, *sets(model__weights="runs/old"), code=2), "runs/old is a folder: give a checkpoint, as runs/old/ckpt/step-")
     last = max((k for k in header if k != "__metadata__"), key=lambda k: header[k]["data_offsets"][1])
     begin, end = header[last]["data_offsets"]

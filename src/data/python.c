@@ -16,7 +16,7 @@ static const struct {
               { "numpy", "apt install python3-numpy" },   { "openpyxl", "apt install python3-openpyxl" },
               { "pandas", "apt install python3-pandas" }, { "pyarrow", "pip install pyarrow" },
               { "scipy", "apt install python3-scipy" },   { "sklearn", "apt install python3-sklearn" },
-              { "tables", "apt install python3-tables" } };
+              { "tables", "apt install python3-tables" }, { "torch", "pip install torch" } };
 
 static bool in_system(const char *package)
 {

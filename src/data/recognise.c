@@ -41,6 +41,26 @@ static bool holds(const unsigned char *head, size_t n, const char *word)
   "scipy.io.loadmat('FILE'); numpy.savez('FILE.npz', **{k: m[k] for k in m if k[0] != '_' and m[k].dtype.kind in "     \
   "'biuf'})\" && shoal data import npy FILE.npz -o FILE.h5 makes a data set of its arrays"
 
+/* Arrays of a dictionary, of pairs (x, y) and of pairs for each split, as scripts pickle them, by names that an import understands; a table
+ * of pandas becomes CSV. */
+#define WALK                                                                                                           \
+  "K = lambda k: k.decode() if isinstance(k, bytes) else str(k); C = lambda v: isinstance(v, tuple) or "               \
+  "(isinstance(v, list) and len(v) < 9 and all(hasattr(w, 'shape') for w in v)); T = lambda o, p: ['x', 'y'] if "      \
+  "len(o) == 2 else ['x_train', 'y_train', 'x_test', 'y_test'] if len(o) == 4 and len(o[0]) == len(o[1]) else "        \
+  "['x_train', 'x_test', 'y_train', 'y_test'] if len(o) == 4 else ['array%d' % i for i in range(len(o))]; W = lambda " \
+  "o, p=(): [e for k, v in o.items() for e in W(v, p + (K(k),))] if isinstance(o, dict) else [e for k, v in "          \
+  "zip(['train', 'valid', 'test'] if len(o) == 3 else ['train', 'test'], o) for e in W(v, p + (k,))] if C(o) and "     \
+  "all(map(C, o)) else [e for k, v in zip(T(o, p), o) for e in W(v, p + (k,))] if C(o) else [('_'.join(p) or 'x', "    \
+  "numpy.asarray(o))]; t = hasattr(o, 'to_csv') and (o.to_csv('FILE.csv', index=False), exit('it is a table, written " \
+  "to a CSV that shoal data import csv takes')); numpy.savez('FILE.npz', **dict(W(o)))\" && shoal data import npy "    \
+  "FILE.npz -o FILE.h5 makes a data set of its arrays"
+#define PICKLE_CURE                                                                                                    \
+  "if you trust who made it, python3 -c \"import gzip, numpy, pickle; b = open('FILE', 'rb').read(); o = "             \
+  "pickle.loads(gzip.decompress(b) if b[:2] == bytes([31, 139]) else b, encoding='latin1'); " WALK
+#define TORCH_CURE                                                                                                     \
+  "if you trust who made it, python3 -c \"import numpy, torch; o = torch.load('FILE', map_location='cpu', "            \
+  "weights_only=False); o = getattr(o, 'tensors', o); " WALK
+
 /* In a cure FILE stands for the path. */
 static const struct {
   const char *magic;
@@ -110,7 +130,7 @@ static shoal_alien alien_archive(const unsigned char *head, size_t n)
   if (holds(head, n, "[Content_Types].xml") || holds(head, n, "mimetypeapplication/vnd.oasis"))
     return (shoal_alien){ "a spreadsheet", "save it as CSV" };
   const shoal_alien torch = shoal_find_alien(head, n);
-  if (torch.what) return (shoal_alien){ torch.what, "save arrays with numpy.savez" };
+  if (torch.what) return (shoal_alien){ torch.what, TORCH_CURE };
   return (shoal_alien){ "a zip archive", "unzip -d FOLDER FILE unpacks it into a new folder" };
 }
 
@@ -120,8 +140,9 @@ shoal_alien shoal_data_find_alien(const unsigned char *head, size_t n)
     if (begins(head, n, aliens[i].at, aliens[i].magic, aliens[i].length)) return aliens[i].alien;
   if (n > 14 && begins(head, n, 0, "BM", 2) && begins(head, n, 6, "\0\0\0\0", 4))
     return (shoal_alien){ "a BMP image", IMAGE_CURE };
-  const shoal_alien pickle = begins(head, n, 0, "PK", 2) ? (shoal_alien){ NULL, NULL } : shoal_find_alien(head, n);
-  if (pickle.what && !pickle.cure) return (shoal_alien){ pickle.what, "save its arrays with numpy.savez" };
+  const shoal_alien program = shoal_find_alien(head, n);
+  if (program.what && !program.cure)
+    return (shoal_alien){ program.what, begins(head, n, 0, "PK", 2) ? TORCH_CURE : PICKLE_CURE };
   return alien_text(head, n);
 }
 
@@ -130,14 +151,20 @@ char *shoal_data_alien_cure(const shoal_alien *alien, const char *path)
   char word[SHOAL_WORD];
   shoal_str s = { 0 };
   static const char by_python[] = "python3 ";
-  const bool scipy = strstr(alien->cure, "scipy") != NULL;
-  const char *const packages[] = { scipy ? "scipy" : "pandas",
-                                   scipy ? "numpy"
-                                   : strstr(alien->cure, "read_parquet") || strstr(alien->cure, "read_feather")
-                                       ? "pyarrow"
-                                   : strstr(alien->cure, "read_excel") ? "openpyxl"
-                                                                       : NULL,
-                                   NULL };
+  static const struct {
+    const char *word, *packages[3];
+  } needed[] = {
+    { "scipy", { "scipy", "numpy" } },
+    { "torch.load", { "torch", "numpy" } },
+    { "pickle.loads", { "numpy" } },
+    { "read_parquet", { "pandas", "pyarrow" } },
+    { "read_feather", { "pandas", "pyarrow" } },
+    { "read_excel", { "pandas", "openpyxl" } },
+    { "", { "pandas" } },
+  };
+  size_t kind = 0;
+  while (!strstr(alien->cure, needed[kind].word)) kind++;
+  const char *const *packages = needed[kind].packages;
   shoal_python python = { .needs = "" };
   const char *at = alien->cure, *file, *command = strstr(at, by_python);
   if (command) {

@@ -4,6 +4,7 @@ import gzip
 import io
 import lzma
 import os
+import pickle
 import re
 import struct
 import shlex
@@ -250,6 +251,40 @@ def test_arrays_in_folders(splits):
         assert {s: sorted(v) for s, v in got.items()} == {s: sorted(v) for s, v in want.items()}
     else:
         assert sorted(got["train"] + got["test"]) == sorted(want["train"])
+
+
+PICKLED = {  # what a script pickles; whether tests are among it
+    "dict": (lambda x, y: {"X_train": x[:30], "y_train": y[:30], b"X_test": x[30:], b"y_test": y[30:]}, True),
+    "pair": (lambda x, y: (x, y), False),
+    "splits": (lambda x, y: ((x[:30], y[:30]), (x[:5], y[:5]), (x[30:], y[30:])), True),
+    "four": (lambda x, y: [x[:30], x[30:], y[:30], y[30:]], True),
+    "keras": (lambda x, y: (x[:30], y[:30], x[30:], y[30:]), True),
+}
+
+
+@pytest.mark.parametrize("how, form", [("plain", form) for form in PICKLED] + [("gzip", "pair"), ("torch", "splits")])
+def test_pickled(how, form):
+    """Pickles and files of PyTorch are not loaded; the command, for who trusts them, makes a data set of what is in them."""
+    make_it, tests = PICKLED[form]
+    if how == "torch":
+        torch = pytest.importorskip("torch")
+        what = make_it(torch.from_numpy(X.astype("f4")), torch.from_numpy(Y))
+        torch.save(what, "my set.pt")
+    else:
+        what = pickle.dumps(make_it(X.astype("f4"), Y))
+        put("my set.pt", gzip.compress(what) if how == "gzip" else what)
+    r = load("npy", "my set.pt", code=7)
+    assert_one_error(r, "my set.pt is a ", "if you trust who made it, ")
+    assert r.stderr == load("npy", "my set.pt", code=7).stderr
+    command = re.search("python3 (-c .*) makes a data set of its arrays", r.stderr)[1]
+    subprocess.run(f"{shlex.quote(sys.executable)} {command}".replace("&& shoal ", f"&& {shlex.quote(program())} "), shell=True, check=True)
+    with h5py.File("my set.pt.h5") as f:
+        got = {s: list(zip(f[f"{s}/y"], map(bytes, f[f"{s}/x"]))) for s in ("train", "test")}
+    want = list(zip(Y, map(bytes, X.astype("f4"))))
+    if tests:
+        assert got == {"train": want[:30], "test": want[30:]}
+    else:
+        assert sorted(got["train"] + got["test"]) == sorted(want)
 
 
 SHAPED = (  # arrays whose names do not tell; which are samples and labels, or None

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "data/csv_beside.h"
 #include "data/csv_table.h"
 #include "data/data_impl.h"
 #include "data/labels.h"
@@ -400,6 +401,7 @@ shoal_status shoal_import_csv(const shoal_import_args *a, const char *out_path)
   static const double no_share = 0;
   if ((shoal_import_unlabelled(a) || a->like) && !a->test_share && !a->train_count) kept.test_share = &no_share;
   if (a->n_sources < 2) return import_all(&kept, out_path);
+  SHOAL_TRY(shoal_csv_refuse_beside(a, out_path));
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &sources), done);
   SHOAL_TRY_GOTO(st, SHOAL_ALLOC(a->n_sources, &empty), done);
   SHOAL_TRY_GOTO(st, find_empty(a, empty), done);

@@ -287,6 +287,26 @@ def test_pickled(how, form):
         assert sorted(got["train"] + got["test"]) == sorted(want)
 
 
+@pytest.mark.parametrize("form", ("commas", "spaces", "pandas"))
+def test_labels_beside(form):
+    """Features and labels in tables of their own: the command joins them row by row, and imports what it made."""
+    x, y = np.random.default_rng(1).standard_normal((30, 3)).round(4), np.arange(30) % 3
+    for split, rows in (("train", slice(20)), ("test", slice(20, 30))):
+        for name, values in (("X", x[rows]), ("y", y[rows, None])):
+            ends = {"commas": ",", "spaces": "  ", "pandas": ","}[form]
+            lines = [ends.join(map(str, row)) for row in values]
+            if form == "pandas":
+                head = "," + (",".join("abc") if name == "X" else "species")
+                lines = [head] + [f"{i},{line}" for i, line in enumerate(lines)]
+            put(f"my data/{name}_{split}.csv", ("\n".join(("  " if form == "spaces" else "") + line for line in lines) + "\n").encode())
+    r = load("csv", *(f"my data/{n}_{s}.csv" for s in ("train", "test") for n in "Xy"), code=7)
+    assert_one_error(r, "my data/X_train.csv has features and my data/y_train.csv their labels, by their names")
+    command = r.stderr.strip().split("imports that: ")[1].replace("&& shoal ", f"&& {shlex.quote(program())} ")
+    subprocess.run(command, shell=True, check=True)
+    for split, rows in (("train", slice(20)), ("test", slice(20, 30))):
+        assert np.array_equal(made(split)[0], x[rows].astype("f4")) and made(split)[1].tolist() == y[rows].tolist()
+
+
 SHAPED = (  # arrays whose names do not tell; which are samples and labels, or None
     ({"fea": X, "gnd": Y[:, None], "subject": np.ones((1, 1))}, "fea", "gnd"),
     ({"a": X, "b": Y}, "a", "b"),

@@ -179,13 +179,13 @@ static shoal_status put_all(shoal_session *s, shoal_ckpt_writer *w)
   return shoal_group_agree(s->run.control, s->method->save ? s->method->save(&s->run, s->method_state, w) : SHOAL_OK);
 }
 
-/* Size in bytes, including the state that the method saves, which only the method knows. */
-static shoal_status measure(shoal_session *s, uint64_t *bytes)
+/* Size in bytes, including the state that the method saves, which only the method knows; and what this rank writes of it, at most. */
+static shoal_status measure(shoal_session *s, uint64_t *bytes, uint64_t *own)
 {
   shoal_ckpt_writer *w;
   SHOAL_TRY(shoal_ckpt_measure(s->run.control, s->run.copies, &w));
   shoal_status st = put_all(s, w);
-  if (st == SHOAL_OK) return shoal_ckpt_measured(w, bytes);
+  if (st == SHOAL_OK) return shoal_ckpt_measured(w, bytes, own);
   shoal_ckpt_abandon(w);
   return st;
 }
@@ -353,12 +353,12 @@ static shoal_status save(shoal_session *s, bool last)
   SHOAL_TRY(s->meet.way->share_news(s, &news));
   if (!news) return SHOAL_OK;
   SHOAL_TRY(shoal_numbers_agree(s));
-  uint64_t t0 = shoal_now_ns(), need;
+  uint64_t t0 = shoal_now_ns(), need, own;
   shoal_status st = SHOAL_OK;
   SHOAL_TRY(shoal_session_assemble_to_save(s));
   SHOAL_TRY(shoal_numbers_check_saved(s));
   SHOAL_TRY(shoal_session_check_alike(s));
-  SHOAL_TRY(measure(s, &need));
+  SHOAL_TRY(measure(s, &need, &own));
   if (shoal_session_is_root(s)) /* a folder that was moved away is not made again */
     st = shoal_folder_check(&s->world.folder);
   if (st == SHOAL_OK && s->world.folder.metrics) { /* rows first: a checkpoint must not tell of what is lost */
@@ -562,13 +562,24 @@ static shoal_status compare_room(const shoal_session *s, uint64_t need)
   return SHOAL_OK;
 }
 
+/* For the first save, if one is due before the end. */
+static void prepare_copies(shoal_session *s, uint64_t bytes)
+{
+  enum { TO_ALIGN = 1 << 20 }; /* of 64 bytes for each array */
+  const shoal_ckpt_beside beside = s->world.choice.beside;
+  if (beside == SHOAL_CKPT_NEVER || (beside == SHOAL_CKPT_AUTO && bytes < SHOAL_CKPT_LARGE)) return;
+  if (s->world.choice.save_every.unit != SHOAL_PER_NEVER)
+    shoal_ckpt_copies_prepare(&s->saving.copies, (size_t)bytes + TO_ALIGN);
+}
+
 shoal_status shoal_session_check_room(shoal_session *s)
 {
-  uint64_t need;
+  uint64_t need, own;
   if (shoal_session_reached_end(s)) return SHOAL_OK;
   SHOAL_TRY(shoal_group_agree(s->run.control, shoal_session_make_whole(s)));
-  shoal_status st = measure(s, &need);
+  shoal_status st = measure(s, &need, &own);
   shoal_session_drop_whole(s);
   SHOAL_TRY(st);
+  prepare_copies(s, own);
   return shoal_group_agree(s->run.control, shoal_session_is_root(s) ? compare_room(s, need) : SHOAL_OK);
 }

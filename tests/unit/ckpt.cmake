@@ -11,6 +11,7 @@ add_executable(ckpt_split unit/ckpt_split.c)
 target_include_directories(ckpt_split PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(ckpt_split PRIVATE shoal_ckpt shoal_warnings)
 shoal_add_test(unit.ckpt.roundtrip SOURCES unit/ckpt_roundtrip.c LINK shoal_ckpt_together LABELS unit)
+shoal_add_test(unit.ckpt.copies SOURCES unit/ckpt_copies.c LINK shoal_ckpt_together LABELS unit)
 shoal_add_test(mpi.ckpt.replica SOURCES unit/ckpt_replica.c LINK shoal_ckpt_together RANKS 1 2 3 4 LABELS mpi)
 shoal_add_test(unit.ckpt.golden SOURCES unit/ckpt_golden.c LINK shoal_ckpt ARGS ${PROJECT_SOURCE_DIR}/checkpoints/golden
                LABELS unit)

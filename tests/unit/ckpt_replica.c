@@ -64,11 +64,15 @@ static void check_measure(const float *mine, const shoal_ckpt *c)
 {
   shoal_ckpt_writer *w;
   const shoal_ckpt_index *x = shoal_ckpt_get_index(c);
-  uint64_t bytes = 0, data = 0;
+  uint64_t bytes = 0, data = 0, own = 0;
+  int64_t all;
   const uint64_t file = shoal_ckpt_bytes(c);
   CHECK_OK(shoal_ckpt_measure(g, size, &w));
   put_uneven(w, mine);
-  CHECK_OK(shoal_ckpt_measured(w, &bytes));
+  CHECK_OK(shoal_ckpt_measured(w, &bytes, &own));
+  all = (int64_t)own;
+  CHECK_OK(shoal_group_sum_i64(g, &all, 1));
+  CHECK_EQ((uint64_t)all, bytes, "what the ranks write themselves");
   for (size_t i = 0; i < x->n; i++) data += x->at[i].bytes;
   CHECK_EQ(bytes, data, "rank %d", rank);
   CHECK_GT(file, bytes, "%" PRIu64 " bytes in files for %" PRIu64 " in %zu arrays", file, bytes, x->n);

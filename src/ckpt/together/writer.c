@@ -25,7 +25,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -119,11 +118,13 @@ shoal_status shoal_ckpt_measure(shoal_group *control, int copies, shoal_ckpt_wri
   return SHOAL_OK;
 }
 
-shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out)
+shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out, uint64_t *own_out)
 {
+  const uint64_t own[2] = { c->bytes, c->replica_bytes };
   int64_t bytes[2] = { (int64_t)c->bytes, (int64_t)c->replica_bytes };
   shoal_status st = shoal_group_sum_i64(c->group, bytes, SHOAL_COUNT(bytes));
   *bytes_out = (uint64_t)bytes[0] + (uint64_t)bytes[1] * (uint64_t)c->copies / (uint64_t)c->size;
+  *own_out = c->rank == ROOT ? own[0] + own[1] : c->copies > 1 ? own[1] : 0;
   free_writer(c);
   return st;
 }
@@ -296,29 +297,11 @@ static size_t copy_room(const shoal_ckpt_writer *c, const shoal_ckpt_item *x)
   return writes(c, x) && is_borrowed(x) ? shoal_round_up((size_t)x->bytes, SHOAL_ALIGN) : 0;
 }
 
-void shoal_ckpt_copies_free(shoal_ckpt_copies *m)
-{
-  if (m->at) munmap(m->at, m->bytes);
-  *m = (shoal_ckpt_copies){ 0 };
-}
-
-/* In large pages where there are some: most of the time goes into page faults otherwise. */
-static bool make_room(shoal_ckpt_copies *m, size_t bytes)
-{
-  if (bytes <= m->bytes) return true;
-  shoal_ckpt_copies_free(m);
-  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return false;
-  (void)madvise(at, bytes, MADV_HUGEPAGE);
-  *m = (shoal_ckpt_copies){ at, bytes };
-  return true;
-}
-
 static bool make_copies(shoal_ckpt_writer *c, shoal_ckpt_copies *m)
 {
   size_t sum = 0, at = 0;
   for (size_t k = 0; k < c->n; k++) sum += copy_room(c, &c->item[k]);
-  if (!make_room(m, sum)) return false;
+  if (!shoal_ckpt_copies_make(m, sum)) return false;
   for (size_t k = 0; k < c->n; k++) {
     shoal_ckpt_item *x = &c->item[k];
     size_t room = copy_room(c, x);

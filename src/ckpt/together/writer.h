@@ -6,6 +6,7 @@
 #ifndef SHOAL_CKPT_TOGETHER_WRITER_H
 #define SHOAL_CKPT_TOGETHER_WRITER_H
 #include "ckpt/ckpt.h"
+#include "ckpt/together/copies.h"
 #include "comm/group.h"
 #include "tensor/backend.h"
 
@@ -58,12 +59,6 @@ void shoal_ckpt_put_slice(shoal_ckpt_writer *c, const shoal_ckpt_sum *sum, const
 
 typedef enum { SHOAL_CKPT_AUTO, SHOAL_CKPT_ALWAYS, SHOAL_CKPT_NEVER } shoal_ckpt_beside;
 enum { SHOAL_CKPT_LARGE = 32 << 20 }; /* bytes to write by one rank: from there on beside the training, with AUTO */
-/* Memory for the copies of a rank, kept from one save to the next, because new memory costs more than copying.  { 0 } at first. */
-typedef struct {
-  void *at;
-  size_t bytes;
-} shoal_ckpt_copies;
-void shoal_ckpt_copies_free(shoal_ckpt_copies *m);
 typedef void (*shoal_ckpt_done)(void *context, const char *path, bool beside);
 typedef struct {
   uint64_t
@@ -100,6 +95,7 @@ void shoal_ckpt_abandon(shoal_ckpt_writer *c);
  *  @param copies  how many of the ranks' replicas differ, from what is known: the size of `control` if nothing is */
 shoal_status shoal_ckpt_measure(shoal_group *control, int copies, shoal_ckpt_writer **out);
 /** End a dry run: the bytes of data to write, the same on every rank; frees the writer.  The file will be larger by the
- *  metadata of HDF5, index and seal, less than 2 KiB per array.  Collective. */
-shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out);
+ *  metadata of HDF5, index and seal, less than 2 KiB per array.  Collective.
+ *  @param own_out  bytes of data that this rank writes itself, at most */
+shoal_status shoal_ckpt_measured(shoal_ckpt_writer *c, uint64_t *bytes_out, uint64_t *own_out);
 #endif

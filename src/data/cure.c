@@ -126,6 +126,28 @@ char *shoal_dataset_fill_command(const shoal_dataset *d)
   return rewrite_command(d->path, names, n, &how);
 }
 
+char *shoal_dataset_test_cure(const shoal_dataset *d)
+{
+  static const char *const packages[] = { "h5py", "numpy", NULL };
+  char from[SHOAL_WORD], to[SHOAL_WORD], x[SHOAL_WORD], y[SHOAL_WORD];
+  if (d->n_members || d->names.text) return NULL;
+  shoal_python python;
+  char *copy = shoal_strdup_printf("%s.plain.h5", d->path);
+  shoal_find_python(packages, &python);
+  char *text = shoal_strdup_printf(
+      "this writes %s, with a tenth of the samples for tests: %s -c \"import h5py, numpy; i = h5py.File(%s); o = "
+      "h5py.File(%s, 'w'); t = numpy.random.default_rng(1).permutation(len(i[%s])) < len(i[%s]) // 10; "
+      "[o.create_dataset(s + n, data=i[a][()][m]) for s, m in [('train', ~t), ('test', t)] for n, a in [('/x', %s), "
+      "('/%s', "
+      "%s)]]; o.attrs.update({k: i.attrs[k] for k in ['classes', 'class_names', 'target_names'] if k in "
+      "i.attrs})\"%s%s",
+      copy, python.run, shoal_python_text(d->path, from), shoal_python_text(copy, to),
+      shoal_python_text(d->names.x[0], x), x, x, d->names.targets ? "targets" : "y",
+      shoal_python_text(d->names.y[0], y), python.needs[0] ? "  # " : "", python.needs);
+  free(copy);
+  return text;
+}
+
 /* ---- refusals ---- */
 
 typedef enum {

@@ -68,6 +68,9 @@ shoal_status shoal_dataset_check_targets(const shoal_dataset *d);
 /** The command of h5py that fills samples' values that are not finite by the mean of the others in the training split, of the same
  *  feature, or of all where samples are no features; NULL for several files.  Caller frees. */
 char *shoal_dataset_fill_command(const shoal_dataset *d);
+/** "this writes SET.h5.plain.h5, with a tenth of the samples for tests: COMMAND", of a data set in one file that has no test split; NULL of
+ *  text and of several files.  Caller frees. */
+char *shoal_dataset_test_cure(const shoal_dataset *d);
 /** The command of h5py that makes images of that shape of the samples of a file, which are the numbers of their pixels.  Caller frees. */
 char *shoal_dataset_reshape_command(const shoal_dataset *d, const shoal_shape *shape);
 /** Warns of such a target: samples that are only to be predicted may have one. */

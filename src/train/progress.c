@@ -220,8 +220,12 @@ void shoal_session_report_start(const shoal_session *s)
                     : s->world.choice.last == SHOAL_LAST_DROP ? ", the rest dropped"
                                                               : ", the last one padded"
                   : "");
-  if (d->n[SHOAL_TEST] == 0)
-    shoal_info("nothing will be evaluated: %s has no test split", shoal_dataset_path(s->data.set));
+  if (d->n[SHOAL_TEST] == 0) {
+    char *cure = shoal_dataset_test_cure(s->data.set);
+    shoal_info("nothing will be evaluated: %s has no test split%s%s", shoal_dataset_path(s->data.set), cure ? "; " : "",
+               cure ? cure : "");
+    free(cure);
+  }
   tell_losses(s, "losses are ");
   tell_class_weights(s);
   warn_of_idle(s);

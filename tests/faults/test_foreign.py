@@ -376,6 +376,24 @@ def test_images_as_files():
     assert x.shape == (N, 3, 5, 6) and (x[keep] == pictures.transpose(0, 3, 1, 2)[keep]).all()
 
 
+@pytest.mark.parametrize("names", (("train/x", "train/y"), ("images", "labels"), ("train/x", "train/targets")))
+def test_no_test_split(names):
+    """A data set without a test split: training tells the command that makes one with it, and with all other samples."""
+    y = X[:, 0].astype("f8") if "targets" in names[1] else CLASSES
+    with h5py.File("a.h5", "w") as f:
+        f[names[0]], f[names[1]] = X, y
+        f.attrs["class_names"] = b"ant\nbee\ncat"
+    r = shoal("train", "--set", "run.name=a", "--set", "data.file=a.h5", "--set", "model.name=mlp", "--set", "model.widths=[4]", "--set",
+              "run.epochs=1")
+    line = re.search("nothing will be evaluated: a.h5 has no test split; this writes a.h5.plain.h5, .*python3 (-c .*)", r.stdout)[1]
+    subprocess.run(f"{shlex.quote(sys.executable)} {line}", shell=True, check=True)
+    part = names[1].split("/")[-1].replace("labels", "y")
+    assert part == "targets" or "cat" in shoal("data", "inspect", "a.h5.plain.h5").stdout
+    with h5py.File("a.h5.plain.h5") as f:
+        got = {s: list(zip(f[f"{s}/{part}"], map(bytes, f[f"{s}/x"]))) for s in ("train", "test")}
+    assert len(got["test"]) == N // 10 and sorted(got["train"] + got["test"]) == sorted(zip(y, map(bytes, X)))
+
+
 PAIRS = (  # arrays of other names; what is said; the samples and labels in the order of all
     ({"spectra": X, "kind": Y}, "if /spectra are the samples and /kind their classes", X, Y),
     ({"fea": X.T, "gnd": (Y + 1.0)[None]}, "if /fea are the samples and /gnd their classes", X, Y),

@@ -208,21 +208,22 @@ static void add_place(const shoal_dataset *d, size_t first, size_t far, shoal_st
   if (far > 1) shoal_str_add(out, ", and as far off in %zu more", far - 1);
 }
 
-void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std)
+void shoal_dataset_warn_of_scale(const shoal_dataset *d, size_t n, const double *means, const double *stds)
 {
   double own, own_std, other, other_std;
   size_t first = 0, far = 0; /* of the features that are in another scale, too */
   bool moved = false;
-  if (d->scales == 0 || d->info.n[SHOAL_TRAIN] == 0) return;
+  if (d->scales == 0 || n > d->scales || d->info.n[SHOAL_TRAIN] == 0) return;
   for (size_t g = d->scales; g-- > 0;) {
-    const bool away = fabs(d->mean[g] - mean[g]) > FAR * std[g];
+    const double mean = means[n == 1 ? 0 : g], std = stds[n == 1 ? 0 : g];
+    const bool away = fabs(d->mean[g] - mean) > FAR * std;
     moved |= away;
-    if (!away && d->std[g] <= FAR * std[g] && std[g] <= FAR * d->std[g]) continue;
+    if (!away && d->std[g] <= FAR * std && std <= FAR * d->std[g]) continue;
     first = g;
     far++;
   }
   shoal_data_overall(d->scales, d->mean, d->std, &own, &own_std);
-  shoal_data_overall(d->scales, mean, std, &other, &other_std);
+  shoal_data_overall(n, means, stds, &other, &other_std);
   const bool fits = fabs(own - other) <= FAR * other_std && own_std <= FAR * other_std && other_std <= FAR * own_std;
   if (fits && !moved) return;
   shoal_str where = { 0 };
@@ -230,8 +231,8 @@ void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, con
     add_place(d, first, far, &where);
     own = d->mean[first];
     own_std = d->std[first];
-    other = mean[first];
-    other_std = std[first];
+    other = means[n == 1 ? 0 : first];
+    other_std = stds[n == 1 ? 0 : first];
   }
   shoal_warn(
       "%s has mean %.4g and standard deviation %.4g%s, what the model was trained on %.4g and %.4g: are both scaled "

@@ -463,10 +463,32 @@ void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean,
   *std = d->std;
 }
 
-void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std)
+/* One for each channel or feature. */
+static size_t most_scales(const shoal_dataset *d)
 {
-  memcpy(d->mean, mean, d->scales * sizeof *mean);
-  memcpy(d->std, std, d->scales * sizeof *std);
+  return d->info.kind == SHOAL_DATA_IMAGES ? (size_t)d->info.sample.dim[0] : d->elements;
+}
+
+bool shoal_dataset_takes_scale(const shoal_dataset *d, size_t n)
+{
+  return d->scales > 0 && (n == 1 || n == most_scales(d));
+}
+
+shoal_status shoal_dataset_set_scale(shoal_dataset *d, size_t n, const double *mean, const double *std)
+{
+  double *more;
+  if (n > d->scales) {
+    SHOAL_TRY(SHOAL_ALLOC(2 * n, &more));
+    free(d->mean);
+    d->mean = more;
+    d->std = more + n;
+    d->scales = n;
+  }
+  for (size_t g = 0; g < d->scales; g++) {
+    d->mean[g] = mean[n == 1 ? 0 : g];
+    d->std[g] = std[n == 1 ? 0 : g];
+  }
+  return SHOAL_OK;
 }
 
 const char *shoal_dataset_class_names(const shoal_dataset *d)

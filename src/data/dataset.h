@@ -100,9 +100,10 @@ shoal_status shoal_dataset_set_context(shoal_dataset *d, int64_t context);
 double shoal_dataset_token_bytes(const shoal_dataset *d, shoal_split split);
 /** Mean and std for normalisation, `n` values each; element i of a sample uses value i / (elements / n). */
 void shoal_dataset_scale(const shoal_dataset *d, size_t *n, const double **mean, const double **std);
-/** Normalise by these values instead, as a run did that goes on: n as in shoal_dataset_scale.  Loaders made before keep
- *  what they had. */
-void shoal_dataset_set_scale(shoal_dataset *d, const double *mean, const double *std);
+/** Whether samples can be normalised by n values: one for all, or one for each channel or feature. */
+bool shoal_dataset_takes_scale(const shoal_dataset *d, size_t n);
+/** Normalise by these n values instead, which it takes, as a run did that goes on.  Loaders made before keep what they had. */
+shoal_status shoal_dataset_set_scale(shoal_dataset *d, size_t n, const double *mean, const double *std);
 
 /** The targets; `n` is 0 for a data set of classes. */
 const shoal_data_targets *shoal_dataset_targets(const shoal_dataset *d);
@@ -114,8 +115,8 @@ void shoal_dataset_set_target_scale(shoal_dataset *d, const double *mean, const 
 const char *shoal_targets_name(const shoal_data_targets *t, size_t k, char *buf, size_t cap);
 
 /** Warns if these are far from the data set's own mean and std, in one feature or all: a model that was trained with them would
- *  see its samples in another scale or unit.  n as in shoal_dataset_scale. */
-void shoal_dataset_warn_of_scale(const shoal_dataset *d, const double *mean, const double *std);
+ *  see its samples in another scale or unit.  `n` of them, which it takes. */
+void shoal_dataset_warn_of_scale(const shoal_dataset *d, size_t n, const double *mean, const double *std);
 
 /** Compares the names of features, one per line or NULL, with those that a model was trained on.  ERR_USAGE if most of them differ, or
  *  both are the same in another order: what is read as one feature is another.  Warns if a few differ: they may have been renamed.

@@ -114,16 +114,24 @@ SHOAL_TAKE(concat)
   return take_several(im, n, SHOAL_OP_CONCAT);
 }
 
-/* One number for all, or for each channel or feature: [c], [c,1,1], [1,c,1,1]. */
+/* One number for all, or for each channel or feature: [c], [c,1,1], [1,c,1,1]; of channels last [c]. */
 static shoal_status scale_list(const shoal_import *im, const shoal_onnx_tensor *t, shoal_host_float **out, size_t *n)
 {
   const shoal_import_value *x = &im->at[im->g.input];
-  int axis = t->ndim - (x->ndim - 1); /* of the channels in t */
+  const int64_t channels = x->dim[im->channels];
+  int axis = t->ndim - (x->ndim - im->channels); /* of the channels in t */
   bool fits =
-      t->count == 1 || (t->count == (size_t)x->dim[1] && axis >= 0 && axis < t->ndim && t->dim[axis] == x->dim[1]);
+      t->count == 1 || (t->count == (size_t)channels && axis >= 0 && axis < t->ndim && t->dim[axis] == channels);
   if (!fits) return shoal_import_refuse("it scales the input by other numbers than one for each channel or feature");
   *n = t->count;
   return shoal_onnx_reals(&im->g, t, out);
+}
+
+static bool same_view(const shoal_import_value *a, const shoal_import_value *b)
+{
+  const size_t n = (size_t)a->ndim * sizeof *a->dim;
+  return a->ndim == b->ndim && a->first == b->first && a->scale == b->scale && !a->scores && !b->scores &&
+         memcmp(a->dim, b->dim, n) == 0 && memcmp(a->step, b->step, n) == 0;
 }
 
 /* The input minus a constant, or divided by one, or times one: (x - mean) / std. */
@@ -136,7 +144,7 @@ SHOAL_TAKE(scale)
     return shoal_import_scale_by(im, n, x, 1 / by);
   bool centre = strcmp(n->op, "Sub") == 0;
   if (!t || !x || x->layer >= 0 || im->text.n > 0 || im->g.value[n->in[0]].readers != 1 || im->divided ||
-      (centre && im->centred) || !shoal_import_own_shape(im, x))
+      (centre && im->centred) || !same_view(x, &im->at[im->g.input]))
     return shoal_import_refuse("only inputs are scaled by constants, once, before the first layer");
   shoal_host_float *c;
   size_t count = 0;
@@ -163,13 +171,6 @@ SHOAL_TAKE(scale)
   im->divided |= !centre;
   shoal_import_give_same(im, n, x);
   return SHOAL_OK;
-}
-
-static bool same_view(const shoal_import_value *a, const shoal_import_value *b)
-{
-  const size_t n = (size_t)a->ndim * sizeof *a->dim;
-  return a->ndim == b->ndim && a->first == b->first && a->scale == b->scale && !a->scores && !b->scores &&
-         memcmp(a->dim, b->dim, n) == 0 && memcmp(a->step, b->step, n) == 0;
 }
 
 static int64_t count_of(const shoal_import_value *v)

@@ -208,6 +208,51 @@ static shoal_status find_output(shoal_import *im, int *out)
   return SHOAL_OK;
 }
 
+/* Whether a node turns the input, as it is or scaled, from channels last to channels first. */
+static bool turns_input(const shoal_onnx_graph *g, const shoal_onnx_node *n)
+{
+  static const int64_t order[] = { 0, 3, 1, 2 };
+  const shoal_onnx_attribute *p = shoal_onnx_attribute_of(n, "perm");
+  if (!n->live || n->domain[0] || strcmp(n->op, "Transpose") != 0 || !p || p->n != SHOAL_COUNT(order) || !p->list)
+    return false;
+  if (memcmp(p->list, order, sizeof order) != 0) return false;
+  int v = n->in[0];
+  while (v >= 0 && v != g->input && g->value[v].producer >= 0) {
+    const shoal_onnx_node *before = &g->node[g->value[v].producer];
+    const bool scales =
+        strcmp(before->op, "Mul") == 0 || strcmp(before->op, "Div") == 0 || strcmp(before->op, "Sub") == 0;
+    if (!scales) return false;
+    v = before->in[0];
+  }
+  return v == g->input;
+}
+
+/* Images of TensorFlow and Keras have their channels last, and exporters turn them for convolutions, which know channels first. */
+static bool has_channels_last(const shoal_onnx_graph *g)
+{
+  bool turned = false;
+  if (g->input_ndim != 4) return false;
+  for (int i = 0; i < g->nodes && !turned; i++) turned = turns_input(g, &g->node[i]);
+  return turned;
+}
+
+/* Samples have channels first here: what the file calls its input is a view of them. */
+static void turn_input(shoal_import *im, shoal_shape *sample)
+{
+  const int64_t *d = im->g.input_dim, height = d[1], width = d[2], channels = d[3];
+  shoal_import_value *v = &im->at[im->g.input];
+  const int64_t step[] = { channels * height * width, width, 1, height * width };
+  char was[192], is[192];
+  memcpy(v->step, step, sizeof step);
+  *sample = SHOAL_SHAPE(channels, height, width);
+  im->channels = 3;
+  (void)shoal_texts_take(&im->notes, shoal_strdup_printf("its input %s has channels last, %s; samples have them first "
+                                                         "here, %s, as images are imported, and are turned for it",
+                                                         im->g.value[im->g.input].name,
+                                                         shoal_onnx_shape_text(4, d, was, sizeof was),
+                                                         shoal_shape_text(sample, is)));
+}
+
 static shoal_status take_input(shoal_import *im)
 {
   shoal_onnx_graph *g = &im->g;
@@ -232,6 +277,8 @@ static shoal_status take_input(shoal_import *im)
     if (d > 0) sample.dim[d - 1] = g->input_dim[d];
   }
   im->at[g->input] = shoal_import_dense(-1, g->input_ndim, g->input_dim);
+  im->channels = 1;
+  if (has_channels_last(g)) turn_input(im, &sample);
   im->text.input = sample;
   return shoal_model_create("imported", &sample, 1, &im->shapes);
 }

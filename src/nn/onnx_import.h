@@ -59,6 +59,7 @@ struct shoal_import {
   double *mean, *std; /* [scales] */
   size_t scales;
   bool centred, divided; /* the input's scale, as far as nodes have computed it */
+  int channels;          /* dimension of the input that they are in the file: 1, or 3 of images with channels last */
   shoal_texts notes;
   shoal_str folded; /* convolutions with a batch norm in them */
   int n_folded;

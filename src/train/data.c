@@ -273,7 +273,7 @@ static void keep_target_scale(const shoal_session *s, const shoal_ckpt *c)
 }
 
 /* Estimates differ from what a repacked file states exactly, and a run must not change its inputs half way. */
-void shoal_session_keep_scale(shoal_session *s)
+shoal_status shoal_session_keep_scale(shoal_session *s)
 {
   const double *mean, *std, *was_mean, *was_std;
   size_t n, was_n;
@@ -290,17 +290,24 @@ void shoal_session_keep_scale(shoal_session *s)
       shoal_info("%s does not say how inputs were normalised: this run's are by mean and std of the data set",
                  shoal_given_path(s->world.given));
   } else {
-    return;
+    return SHOAL_OK;
   }
   shoal_dataset_scale(s->data.set, &n, &mean, &std);
-  if (was_n == 0 || was_n != n) return; /* of other data: the identity will tell */
-  if (memcmp(was_mean, mean, n * sizeof *mean) == 0 && memcmp(was_std, std, n * sizeof *std) == 0) return;
-  const bool alike = same_as_floats(n, was_mean, mean) && same_as_floats(n, was_std, std); /* ONNX has no more digits */
-  if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, was_mean, was_std);
-  shoal_dataset_set_scale(s->data.set, was_mean, was_std);
-  if (alike) return;
-  shoal_info("inputs are normalised by mean and std of the %s, which differ from those of the data set",
-             c ? "checkpoint" : "weights");
+  if (was_n == 0) return SHOAL_OK;
+  if (!shoal_dataset_takes_scale(s->data.set, was_n)) { /* of other data: the identity will tell */
+    if (!c)
+      shoal_warn("%s has %zu means of inputs, which fit no sample of this data set: inputs are normalised by mean and "
+                 "std of the data set",
+                 shoal_given_path(s->world.given), was_n);
+    return SHOAL_OK;
+  }
+  const bool alike =
+      was_n == n && same_as_floats(n, was_mean, mean) && same_as_floats(n, was_std, std); /* ONNX has no more digits */
+  if (shoal_session_is_root(s)) shoal_dataset_warn_of_scale(s->data.set, was_n, was_mean, was_std);
+  if (!alike)
+    shoal_info("inputs are normalised by mean and std of the %s, which differ from those of the data set",
+               c ? "checkpoint" : "weights");
+  return shoal_dataset_set_scale(s->data.set, was_n, was_mean, was_std);
 }
 
 shoal_ckpt_data shoal_session_describe_data(const shoal_session *s)

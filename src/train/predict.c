@@ -152,9 +152,6 @@ static shoal_status check_shape(const predictor *p)
 static shoal_status open_data(const shoal_predict_args *a, predictor *p)
 {
   const shoal_ckpt_data *trained = &shoal_ckpt_get_info(p->network.ckpt)->data;
-  const double *mean, *std;
-  char word[SHOAL_WORD];
-  size_t scales;
   SHOAL_TRY(shoal_dataset_open_to_predict(a->data, a->n_data, &(shoal_data_reader){ .run = a->model }, &p->set));
   const shoal_data_info *info = shoal_dataset_info(p->set);
   SHOAL_TRY(shoal_features_compare(shoal_dataset_path(p->set), shoal_dataset_feature_names(p->set), p->network.path,
@@ -162,12 +159,12 @@ static shoal_status open_data(const shoal_predict_args *a, predictor *p)
   SHOAL_CHECK(info->kind != SHOAL_DATA_TEXT, SHOAL_ERR_USAGE, "%s is text, and model %s reads none",
               shoal_dataset_path(p->set), p->network.model->name);
   SHOAL_TRY(check_shape(p));
-  shoal_dataset_scale(p->set, &scales, &mean, &std);
-  SHOAL_CHECK(scales == trained->scales, SHOAL_ERR_USAGE,
-              "%s has %zu means, the model was trained with %zu: give NEW.h5 after shoal data repack %s -o NEW.h5",
-              shoal_dataset_path(p->set), scales, trained->scales, shoal_shell_word(a->data[0], word));
-  shoal_dataset_warn_of_scale(p->set, trained->mean, trained->std);
-  shoal_dataset_set_scale(p->set, trained->mean, trained->std);
+  SHOAL_CHECK(
+      shoal_dataset_takes_scale(p->set, trained->scales), SHOAL_ERR_USAGE,
+      "%s: model %s was trained with %zu means, and a sample has not as many features or channels: it is of other data",
+      shoal_dataset_path(p->set), p->network.path, trained->scales);
+  shoal_dataset_warn_of_scale(p->set, trained->scales, trained->mean, trained->std);
+  SHOAL_TRY(shoal_dataset_set_scale(p->set, trained->scales, trained->mean, trained->std));
   bool test = a->split == SHOAL_PREDICT_TEST || (a->split == SHOAL_PREDICT_EITHER && info->n[SHOAL_TEST] > 0);
   p->split = test ? SHOAL_TEST : SHOAL_TRAIN;
   p->asked = a->split != SHOAL_PREDICT_EITHER;

@@ -30,7 +30,7 @@ static shoal_status open_training(shoal_session *s)
   SHOAL_TRY(shoal_session_agree(s, shoal_numbers_open(s)));
   SHOAL_TRY(shoal_session_open_dataset(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_compare_features(s)));
-  shoal_session_keep_scale(s);
+  SHOAL_TRY(shoal_session_agree(s, shoal_session_keep_scale(s)));
   SHOAL_TRY(shoal_session_size_data(s));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_build_model(s)));
   SHOAL_TRY(shoal_session_agree(s, shoal_session_open_loaders(s)));

@@ -239,8 +239,8 @@ shoal_status shoal_session_open_sample(shoal_session *s);
 shoal_status shoal_session_check_test_batches(shoal_session *s);
 /* ERR_USAGE where the features are those of model.weights in another order; a warning if their names differ.  Local. */
 shoal_status shoal_session_compare_features(const shoal_session *s);
-/* Normalise as the run did that goes on, if its checkpoint says how. */
-void shoal_session_keep_scale(shoal_session *s);
+/* Normalise as the run did that goes on, or as the weights it begins with were trained, if they say how.  Local. */
+shoal_status shoal_session_keep_scale(shoal_session *s);
 shoal_ckpt_data shoal_session_describe_data(const shoal_session *s); /* borrowed from the data set */
 void shoal_session_close_data(shoal_session *s);
 /* model.c.  Build: description, rules, the method's outline of the form.  Then memory for gradients (collective), then

@@ -12,6 +12,7 @@ import sys
 
 import h5py
 import numpy as np
+import onnx
 import onnx_numpy
 import pytest
 from harness import FULL, ROOT, arrays, assert_equal, assert_one_error, metrics, newest, program, random_source, run, said, sampled, sets, shoal, train
@@ -367,6 +368,40 @@ def test_network_rows(work):
     shoal("data", "import", "csv", "new.csv", "--like", "runs/r", "-o", "new.h5")
     told = json.loads(shoal("predict", "runs/r", "new.h5", "--json").stdout)
     assert (told["samples"], told["accuracy"]) == (20, 1)
+
+
+@pytest.mark.parametrize("scales", (1, 3))
+def test_network_channels_last(work, scales):
+    """A network of Keras as ONNX, channels last: imported with channels first, it predicts images as they were made for it, and its scale of
+    the inputs, one for all or one for each channel, stays that of the run."""
+    rng = np.random.default_rng(4)
+    known = {"std": np.array([1 / 255] * scales if scales > 1 else 1 / 255, "f4"), "kernel": rng.uniform(-0.3, 0.3, (8, 3, 3, 3)).astype("f4"),
+             "flat": np.array([-1, 72]), "dense": rng.uniform(-0.3, 0.3, (72, 2)).astype("f4")}
+    node = onnx.helper.make_node
+    nodes = [node("Mul", ["images", "std"], ["scaled"]), node("Transpose", ["scaled"], ["first"], perm=[0, 3, 1, 2]),
+             node("Conv", ["first", "kernel"], ["convolved"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2]),
+             node("Transpose", ["convolved"], ["last"], perm=[0, 2, 3, 1]), node("Reshape", ["last", "flat"], ["row"]),
+             node("MatMul", ["row", "dense"], ["logits"])]
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "keras", [info("images", onnx.TensorProto.FLOAT, ["n", 6, 6, 3])],
+                                   [info("logits", onnx.TensorProto.FLOAT, ["n", 2])], [onnx.numpy_helper.from_array(v, k) for k, v in known.items()])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    model.ir_version = 7
+    onnx.save(model, "net.onnx")
+    x = rng.integers(0, 256, (20, 3, 6, 6)).astype("u1")
+    with h5py.File("d.h5", "w") as f:
+        f["train/x"], f["train/y"] = x, np.arange(20) % 2
+    r = shoal("model", "import", "net.onnx", "-o", "net.yaml")
+    assert "its input images has channels last, [1,6,6,3]; samples have them first here, [3,6,6]" in r.stderr
+    r = train(2, "r", *sets(data__file="d.h5", model__file="net.yaml", model__weights="net.safetensors", optim__lr=1e-9, run__epochs=1, eval__every="never"))
+    assert "inputs are normalised by mean and std of the weights, which differ from those of the data set" in r.stdout
+    shoal("predict", "runs/r", "d.h5", "-o", "p.h5")
+    padded = np.pad(x / 255, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    rows = np.array([[np.einsum("nikl,oikl->no", padded[:, :, 2 * i:2 * i + 3, 2 * j:2 * j + 3], known["kernel"]) for j in range(3)] for i in range(3)])
+    logits = rows.transpose(2, 0, 1, 3).reshape(20, 72) @ known["dense"]
+    wanted = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    with h5py.File("p.h5") as f:
+        assert f["probability"][:] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_network_refused(glyphs):

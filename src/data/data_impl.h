@@ -151,6 +151,8 @@ void shoal_targets_fini(shoal_data_targets *t);
 /** The command of h5py that makes one array of a file's many, which hold a sample each or those of a class, or NULL if they do not;
  *  `what` is how they are: "a group for each sample".  Caller frees. */
 char *shoal_data_scattered_command(shoal_h5 file, const char *path, const char **what);
+/** ERR_IO with the possible labels and the command that writes it in full if a file's samples are a sparse matrix. */
+shoal_status shoal_data_refuse_sparse(shoal_h5 file, const char *path);
 /** "if /spectra are the samples and /kind their classes, this writes PATH.plain.h5, which is read: COMMAND", of arrays whose names do
  *  not say so, or NULL if no two look like that (pairs.c).  Caller frees. */
 char *shoal_data_pair_command(shoal_h5 file, const char *path);

@@ -521,6 +521,18 @@ static shoal_status check_chosen(shoal_h5 file, const char *path, const shoal_da
   return st;
 }
 
+/* Parts of a sparse matrix are called as samples are, "X/data". */
+static shoal_status match_or_refuse_sparse(arrays *a, const char *path, bool alone, shoal_data_names *out)
+{
+  shoal_error none;
+  shoal_status st = match_foreign(a, path, alone, out);
+  const char *base = st == SHOAL_OK ? shoal_path_base(out->x[SHOAL_TRAIN]) : "data";
+  if (strcmp(base, "data") != 0 && strcmp(base, "indices") != 0) return st;
+  shoal_error_take(&none);
+  shoal_status sparse = shoal_data_refuse_sparse(a->file, path);
+  return sparse != SHOAL_OK || st == SHOAL_OK ? sparse : shoal_error_put(&none);
+}
+
 shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal_data_names *out)
 {
   array list[MAX_ARRAYS];
@@ -531,7 +543,7 @@ shoal_status shoal_data_match(shoal_h5 file, const char *path, bool alone, shoal
   } else {
     *out = (shoal_data_names){ .foreign = true };
     SHOAL_TRY(shoal_h5_list(file, visit, &found));
-    SHOAL_TRY(match_foreign(&found, path, alone, out));
+    SHOAL_TRY(match_or_refuse_sparse(&found, path, alone, out));
     if (alone) shoal_data_tell_match(path, out);
     if (!out->text) warn_of_split(file, path, out);
     if (!out->text) warn_of_weights(file, path);

@@ -94,6 +94,31 @@ def test_series(numbers, last, order):
     assert f"series of 30 steps of {numbers} numbers, whose scales differ" in told, told
 
 
+@pytest.mark.parametrize("form", ("csr_matrix", "csc_matrix"))
+def test_sparse(form):
+    """A sparse matrix with several columns of labels, as AnnData has them: all are named, and the command writes the matrix in full."""
+    x = RNG.poisson(0.5, size=(40, 12)).astype("f4")
+    kind = np.arange(40) % 3
+    rows, columns = np.nonzero(x if form == "csr_matrix" else x.T)
+    with h5py.File("cells.h5ad", "w") as f:
+        g = f.create_group("X")
+        g.attrs["encoding-type"], g.attrs["shape"] = form, x.shape
+        g["data"] = (x if form == "csr_matrix" else x.T)[rows, columns]
+        g["indices"], g["indptr"] = columns, np.searchsorted(rows, np.arange((40 if form == "csr_matrix" else 12) + 1))
+        f["obs/_index"] = [f"cell{i}" for i in range(40)]
+        f["obs/n_counts"] = x.sum(1)
+        for name, words, codes in (("batch", ["b1", "b2"], np.arange(40) % 2), ("cell_type", ["T", "B", "NK"], kind)):
+            f[f"obs/{name}/categories"], f[f"obs/{name}/codes"] = words, codes.astype("i1")
+    r = run([program(), "data", "inspect", "cells.h5ad"], base=PLAIN_ENV, code=7)
+    assert_one_error(r, "/X is sparse", "labels may be /obs/batch (2 classes), /obs/cell_type (3 classes); with those of /obs/cell_type (put another")
+    subprocess.run(re.search(r"tests: (\S*python3 -c .*)", r.stderr)[1], shell=True, check=True)
+    test = np.random.default_rng(1).permutation(40) < 4
+    with h5py.File("cells.h5ad.plain.h5") as f:
+        assert np.array_equal(f["train/x"][:], x[~test]) and np.array_equal(f["test/x"][:], x[test])
+        assert f.attrs["class_names"] in ("B\nNK\nT", b"B\nNK\nT") and np.array_equal(f["train/y"][:], np.array([2, 0, 1])[kind[~test]])
+    assert run([program(), "data", "inspect", "cells.h5ad.plain.h5"], base=PLAIN_ENV, code=0)
+
+
 def edged(n, side, noise):
     """Images of a spot, faint at all edges."""
     at = np.linspace(-3, 3, side)

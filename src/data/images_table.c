@@ -9,6 +9,7 @@
 #include "data/data_impl.h"
 #include "data/image_folder.h"
 #include "data/python.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,7 +27,9 @@ typedef struct {
   const char *ending; /* that these names lack, or "" */
   char separator;
   size_t file, label; /* columns */
+  char *name;         /* of the latter */
   bool header, found;
+  bool measured; /* labels are numbers to be predicted */
 } listing;
 
 /* What a column holds in the rows that are looked at. */
@@ -34,6 +37,8 @@ typedef struct {
   char *name;
   size_t files[BASES][ENDINGS], rows, numbers; /* files: rows that name one */
   long last;                                   /* row number so far */
+  double real[ROWS];                           /* [rows] as numbers */
+  size_t reals, fractions;                     /* rows that are some, and that are no whole ones */
 } content;
 
 /* The folders that names may be relative to, the working folder first; NULL behind the last.  Caller frees each. */
@@ -74,9 +79,27 @@ static void look_at(content *c, const char *text, char *const *base)
   const long number = strtol(text, &end, 10);
   c->numbers += *text && !*end && (c->rows == 0 || number == c->last + 1);
   c->last = number;
+  if (shoal_parse_f64(text, &c->real[c->rows]) == SHOAL_OK) {
+    c->fractions += c->real[c->rows] != floor(c->real[c->rows]);
+    c->reals++;
+  }
   for (size_t b = 0; base[b]; b++)
     for (size_t e = 0; e < ENDINGS; e++) c->files[b][e] += names_file(text, base[b], endings[e]);
   c->rows++;
+}
+
+/* Whether they are no classes: all are numbers, and some have fractions, or most come once. */
+static bool is_measured(const content *c)
+{
+  enum { LEAST = 12 }; /* rows that tell */
+  size_t once = 0;
+  if (c->reals < c->rows || c->rows == 0) return false;
+  for (size_t i = 0; i < c->rows; i++) {
+    size_t same = 0;
+    for (size_t k = 0; k < c->rows; k++) same += c->real[k] == c->real[i];
+    once += same == 1;
+  }
+  return c->fractions > 0 || (c->rows >= LEAST && 2 * once > c->rows);
 }
 
 static bool is_row_number(const content *c)
@@ -113,6 +136,9 @@ static void choose(const content *column, size_t n, char *const *base, listing *
     labels++;
   }
   out->found = labels > 0;
+  if (!out->found) return;
+  out->measured = is_measured(&column[out->label]);
+  out->name = shoal_strdup_printf("%s", column[out->label].name);
 }
 
 static shoal_status read_rows(shoal_csv *c, char *const *base, listing *out)
@@ -174,6 +200,7 @@ bool shoal_images_table_lists(const char *path)
   listing t;
   read_table(path, &t);
   free(t.base);
+  free(t.name);
   return t.found;
 }
 
@@ -189,12 +216,48 @@ static const char *split_of(const char *path)
   return split;
 }
 
-char *shoal_images_table_command(const shoal_texts *tables)
+/* Arrays of the pixels and of the numbers; of several sizes all get that of the first. */
+static char *write_arrays(const char *list, const listing *t, bool splits)
+{
+  static const char *const needs[] = { "PIL", "numpy", NULL };
+  char shown[80];
+  const char *name = !splits && t->header && shoal_is_plain(t->name) ? t->name : splits ? "y_train" : "y";
+  shoal_python python;
+  shoal_find_python(needs, &python);
+  return shoal_strdup_printf(
+      "its \"%s\" are numbers to be predicted, and no classes: %s -c \"import csv, os, sys, numpy; from PIL import "
+      "Image; "
+      "R = [(s, os.path.join(b, r[f] + e), float(r[c])) for t, sep, b, s, e, h, f, c in [%s] "
+      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[h:] if r]; "
+      "M = 'L' if all(Image.open(p).mode in ('1', 'L') for _, p, _ in R) else 'RGB'; Z = Image.open(R[0][1]).size; "
+      "numpy.savez(sys.argv[1], **{k + s.strip('/'): v for s in dict.fromkeys(s for s, _, _ in R) for k, v in "
+      "[('%s', numpy.stack([numpy.array(Image.open(p).convert(M).resize(Z)) for q, p, _ in R if q == s])), "
+      "('%s', numpy.array([v for q, _, v in R if q == s]))]})\" NEW does, and shoal data import npy NEW.npz --target "
+      "%s -o "
+      "NEW.h5%s%s",
+      shoal_show(t->header ? t->name : "labels", shown, sizeof shown), python.run, list, splits ? "x_" : "images",
+      splits ? "y_" : name, name, python.needs[0] ? "  # " : "", python.needs);
+}
+
+static char *copy_images(const char *list)
 {
   static const char *const needs[] = { NULL };
+  shoal_python python;
+  shoal_find_python(needs, &python);
+  return shoal_strdup_printf(
+      "%s -c \"import csv, os, shutil; [(os.makedirs(d := 'NEW/' + s + r[c].strip().replace('/', '_'), exist_ok=True), "
+      "shutil.copy(os.path.join(b, r[f] + e), d)) for t, sep, b, s, e, h, f, c in [%s] "
+      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[h:] if r]\" && shoal data "
+      "import "
+      "images NEW -o NEW.h5",
+      python.run, list);
+}
+
+char *shoal_images_table_command(const shoal_texts *tables)
+{
   char word[SHOAL_WORD], base[SHOAL_WORD];
   shoal_str list = { 0 };
-  shoal_python python;
+  listing first = { 0 };
   bool splits = true;
   for (size_t i = 0; i < tables->n; i++) splits &= *split_of(tables->at[i]) != '\0';
   for (size_t i = 0; i < tables->n; i++) {
@@ -206,16 +269,14 @@ char *shoal_images_table_command(const shoal_texts *tables)
           t.separator == '\t' ? "\\t" : (char[]){ t.separator ? t.separator : ',', '\0' },
           shoal_python_text(t.base, base), splits ? split_of(t.path) : "", t.ending, t.header, t.file, t.label);
     free(t.base);
+    if (t.found && !first.found)
+      first = t;
+    else
+      free(t.name);
   }
   if (!list.len) return NULL;
-  shoal_find_python(needs, &python);
-  char *command = shoal_strdup_printf(
-      "%s -c \"import csv, os, shutil; [(os.makedirs(d := 'NEW/' + s + r[c].strip().replace('/', '_'), exist_ok=True), "
-      "shutil.copy(os.path.join(b, r[f] + e), d)) for t, sep, b, s, e, h, f, c in [%s] "
-      "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[h:] if r]\" && shoal data "
-      "import "
-      "images NEW -o NEW.h5",
-      python.run, list.text);
+  char *command = first.measured ? write_arrays(list.text, &first, splits) : copy_images(list.text);
+  free(first.name);
   shoal_str_free(&list);
   return command;
 }

@@ -276,11 +276,12 @@ static bool is_source(const shoal_import_args *a, const char *name)
 /* The number of the first name of NEW, NEW2, NEW3, … that nothing has here: what another cure made may be what somebody trains on. */
 static size_t find_output(const shoal_import_args *a)
 {
-  char name[32] = "NEW", set[40] = "NEW.h5";
+  char name[32] = "NEW", set[40] = "NEW.h5", arrays[40] = "NEW.npz";
   size_t n = 1;
-  while (is_source(a, name) || shoal_path_exists(name) || shoal_path_exists(set)) {
+  while (is_source(a, name) || shoal_path_exists(name) || shoal_path_exists(set) || shoal_path_exists(arrays)) {
     snprintf(name, sizeof name, "NEW%zu", ++n);
     snprintf(set, sizeof set, "%s.h5", name);
+    snprintf(arrays, sizeof arrays, "%s.npz", name);
   }
   return n;
 }
@@ -288,8 +289,10 @@ static size_t find_output(const shoal_import_args *a)
 /* Bytes of a place at which a cure names its output, also where a source is called NEW; 0: it does not. */
 static size_t names_output(const char *at)
 {
-  static const char *const places[] = { ">NEW",   " NEW does", "import NEW", "import csv NEW", "import images NEW",
-                                        "-o NEW", "'NEW/' ",   " NEW/\"",    " NEW/all" };
+  static const char *const places[] = { ">NEW",           " NEW does",         "import NEW",
+                                        "import csv NEW", "import images NEW", "import npy NEW",
+                                        "-o NEW",         "'NEW/' ",           " NEW/\"",
+                                        " NEW/all" };
   for (size_t i = 0; i < SHOAL_COUNT(places); i++) {
     const size_t n = strlen(places[i]);
     if (strncmp(at, places[i], n) == 0 && !isalnum((unsigned char)at[n])) return n;

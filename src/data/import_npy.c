@@ -47,10 +47,19 @@ static shoal_status put(const shoal_npy *slot, const shoal_npy *a, const char *w
 
 /* By all of a member's name ("train/x"), else by what is behind its folders ("mine/X_train").  Where no array has a role by all words of its
  * name, other words do not matter ("mnist_X_train"). */
-static shoal_data_role role_of(const import *p, const shoal_npy *a)
+static shoal_data_role role_by_name(const import *p, const shoal_npy *a)
 {
   const shoal_data_role role = shoal_data_role_of(a->name, p->loose);
   return role == SHOAL_ROLE_NONE ? shoal_data_role_of(shoal_path_base(a->name), p->loose) : role;
+}
+
+/* --target gives one to an array whose name does not ("age"). */
+static shoal_data_role role_of(const import *p, const shoal_npy *a)
+{
+  const shoal_data_role role = role_by_name(p, a);
+  for (size_t k = 0; k < p->args->n_target && role == SHOAL_ROLE_NONE; k++)
+    if (strcmp(p->args->target[k], a->name) == 0) return SHOAL_ROLE_Y;
+  return role;
 }
 
 /* ---- commands that make other files of arrays ---- */
@@ -547,6 +556,7 @@ static shoal_status find_targets(import *p)
                 "%s: targets %s have %" PRIu64 " numbers per sample, %s has %zu", y->path, y->name, n, p->y[0]->name,
                 p->spec.targets);
     p->spec.targets = (size_t)n;
+    if (n == 1 && s == 0 && role_by_name(p, y) == SHOAL_ROLE_NONE) p->spec.target_names = y->name;
   }
   return SHOAL_OK;
 }

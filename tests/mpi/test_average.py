@@ -7,8 +7,9 @@ import struct
 
 import h5py
 import numpy as np
-
 import pytest
+
+import crafted
 from harness import (MLP, ROOT, Trace, assert_differ, assert_equal, assert_formula, assert_one_error, column, metrics, newest, run,
                      sets, shoal, status, stops, train, train_command)
 
@@ -391,7 +392,8 @@ def test_daso_placement(glyphs):
         assert f.attrs["layout"].decode() == "2,2"
     assert json.loads(shoal("ckpt", "show", "--json", newest("new")).stdout)["layout_hash"] == "092004b8ac45d6d5"
     assert resume(newest("new"), "again") == (False, False)
-    doctor(newest("new"), "cyclic.h5", (b"092004b8ac45d6d5", b"32d748215c66e845"))
+    shutil.copy(newest("new"), "cyclic.h5")
+    crafted.change("cyclic.h5", lambda f: f.attrs.modify("layout_hash", np.bytes_("32d748215c66e845")))
     assert resume("cyclic.h5", "cyclic") == (True, False), "other ranks shared nodes"
 
 

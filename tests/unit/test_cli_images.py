@@ -225,6 +225,27 @@ def test_images_missing():
     assert_one_error(load("images", "new", code=7), "new/test/b has 1 images, but the training split has none (its folder is missing)")
 
 
+def test_images_numbers():
+    """A table that gives each image a number, not a class: told, and the command pairs them, whatever the order of its rows, also of splits."""
+    faces = pixels(5, 30, 5, 4)
+    ages = [f"{20 + k * 1.5:g}" for k in range(30)]
+    order = np.random.default_rng(6).permutation(30)
+    for k in range(30):
+        put(f"faces/{k:02}.png", png(faces[k]))
+    put("faces/ages.csv", ("file,age\n" + "".join(f"{k:02}.png,{ages[k]}\n" for k in order)).encode())
+    r = run([program(), "data", "import", "images", "faces", "-o", "t.h5"], base=PLAIN_ENV, code=7)
+    assert_one_error(r, 'by faces/ages.csv: its "age" are numbers to be predicted, and no classes: ')
+    command, import_ = re.search(r"(\S*python3 -c .* NEW) does, and (shoal data import npy NEW.npz --target age) -o NEW.h5", r.stderr).groups()
+    subprocess.run(command, shell=True, check=True)
+    load(*import_.split()[3:], "--test-share", "0")
+    with h5py.File("t.h5") as f:
+        assert np.array_equal(f["train/x"][:, 0], faces[order]) and f["train/targets"][:].ravel().tolist() == [float(ages[k]) for k in order]
+        assert f.attrs["target_names"] in ("age", b"age")
+    put("faces/ages.csv", ("file,kind\n" + "".join(f"{k:02}.png,{k % 3}\n" for k in order)).encode())
+    r = run([program(), "data", "import", "images", "faces", "-o", "t.h5"], base=PLAIN_ENV, code=7)
+    assert "numbers to be predicted" not in r.stderr and "shoal data import images NEW" in r.stderr
+
+
 def images_of(*folders, n=4):
     for folder in folders:
         for i in range(n):

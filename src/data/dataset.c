@@ -243,14 +243,13 @@ static void take_series(shoal_dataset *d, const char *name, const shoal_series *
 static shoal_status look_for_series(shoal_dataset *d)
 {
   const shoal_split split = d->info.n[SHOAL_TRAIN] ? SHOAL_TRAIN : SHOAL_TEST;
-  const size_t n = (size_t)SHOAL_MIN(d->info.n[split], (uint64_t)SHOAL_SERIES_SAMPLES);
+  const size_t n = shoal_series_samples(d->info.n[split], d->elements);
   const shoal_shape *s = &d->info.sample;
   shoal_h5_facts f;
   float *x;
   if (d->info.kind != SHOAL_DATA_IMAGES || d->info.x_bytes == 1 || shoal_data_states_kind(d->file)) return SHOAL_OK;
   SHOAL_TRY(shoal_h5_look(d->file, d->names.x[split], &f));
   if (f.ndim != 3) return SHOAL_OK;
-  SHOAL_TRY(shoal_limit_memory(d->path, "samples", n, d->sample_bytes));
   SHOAL_TRY(shoal_alloc(n, d->sample_bytes, "samples", (void **)&x));
   shoal_status st = shoal_h5_table_read(d->part[split].x, 0, n, x);
   shoal_series found = { 0 };

@@ -225,7 +225,8 @@ static char *write_arrays(const char *list, const listing *t, bool splits)
   shoal_python python;
   shoal_find_python(needs, &python);
   return shoal_strdup_printf(
-      "its \"%s\" are numbers to be predicted, and no classes: %s -c \"import csv, os, sys, numpy; from PIL import "
+      "its \"%s\" are numbers to be predicted, and no classes, and images of other sizes are scaled to that of the "
+      "first: %s -c \"import csv, os, sys, numpy; from PIL import "
       "Image; "
       "R = [(s, os.path.join(b, r[f] + e), float(r[c])) for t, sep, b, s, e, h, f, c in [%s] "
       "for r in list(csv.reader(open(t, newline='', encoding='utf-8-sig'), delimiter=sep))[h:] if r]; "

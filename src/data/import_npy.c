@@ -451,7 +451,7 @@ static shoal_status find_shape_of_row(import *p, uint64_t n, uint64_t step)
 static shoal_status look_for_series(const shoal_npy *x, shoal_series *out)
 {
   const size_t a = (size_t)x->dims[1], b = (size_t)x->dims[2];
-  const size_t n = (size_t)SHOAL_MIN(x->dims[0], (uint64_t)SHOAL_SERIES_SAMPLES);
+  const size_t n = shoal_series_samples(x->dims[0], x->dims[1] * x->dims[2]);
   float *samples, *at;
   const uint8_t *row;
   shoal_npy_reader *r;

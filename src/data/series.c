@@ -8,6 +8,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+size_t shoal_series_samples(uint64_t n, uint64_t numbers)
+{
+  enum { ENOUGH = 256, BYTES = 16 << 20 };
+  const uint64_t room = SHOAL_MAX(BYTES / sizeof(float) / numbers, (uint64_t)1);
+  return (size_t)SHOAL_MIN(n, SHOAL_MIN(room, (uint64_t)ENOUGH));
+}
+
 typedef struct {
   double n, mean, squares; /* squares: of the differences from the mean */
 } moments;

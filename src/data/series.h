@@ -3,8 +3,10 @@
 #define SHOAL_DATA_SERIES_H
 #include "base/status.h"
 #include <stddef.h>
+#include <stdint.h>
 
-enum { SHOAL_SERIES_SAMPLES = 256 }; /* so many are enough to tell */
+/** How many of n samples are enough to tell: 256, or as many as 16 MiB hold, or one. */
+size_t shoal_series_samples(uint64_t n, uint64_t numbers);
 
 typedef struct {
   int axis; /* 1 (a) or 2 (b); 0: one scale fits all */

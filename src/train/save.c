@@ -562,13 +562,13 @@ static shoal_status compare_room(const shoal_session *s, uint64_t need)
   return SHOAL_OK;
 }
 
-/* For the first save, if one is due before the end. */
+/* For the first save, if one is due before the end; of a device's memory nothing is borrowed, and so nothing is copied. */
 static void prepare_copies(shoal_session *s, uint64_t bytes)
 {
   enum { TO_ALIGN = 1 << 20 }; /* of 64 bytes for each array */
   const shoal_ckpt_beside beside = s->world.choice.beside;
   if (beside == SHOAL_CKPT_NEVER || (beside == SHOAL_CKPT_AUTO && bytes < SHOAL_CKPT_LARGE)) return;
-  if (s->world.choice.save_every.unit != SHOAL_PER_NEVER)
+  if (s->run.backend->host_memory && s->world.choice.save_every.unit != SHOAL_PER_NEVER)
     shoal_ckpt_copies_prepare(&s->saving.copies, (size_t)bytes + TO_ALIGN);
 }
 

@@ -119,6 +119,15 @@ def test_sparse(form):
     assert run([program(), "data", "inspect", "cells.h5ad.plain.h5"], base=PLAIN_ENV, code=0)
 
 
+def test_large_images():
+    """A few large samples are looked at, not 256 of them at once."""
+    x = np.zeros((60, 900, 900), "f4")
+    x[:, 3] = np.arange(60)[:, None]
+    np.savez("set.npz", images=x, labels=np.arange(60) % 2)
+    load("npy", "set.npz", "--test-share", "0", **small(64))
+    assert np.array_equal(made()[0][:, 0, 3, 0], np.arange(60))
+
+
 def edged(n, side, noise):
     """Images of a spot, faint at all edges."""
     at = np.linspace(-3, 3, side)

@@ -234,7 +234,7 @@ def test_images_numbers():
         put(f"faces/{k:02}.png", png(faces[k]))
     put("faces/ages.csv", ("file,age\n" + "".join(f"{k:02}.png,{ages[k]}\n" for k in order)).encode())
     r = run([program(), "data", "import", "images", "faces", "-o", "t.h5"], base=PLAIN_ENV, code=7)
-    assert_one_error(r, 'by faces/ages.csv: its "age" are numbers to be predicted, and no classes: ')
+    assert_one_error(r, 'by faces/ages.csv: its "age" are numbers to be predicted, and no classes, and images of other sizes are scaled to that of the first: ')
     command, import_ = re.search(r"(\S*python3 -c .* NEW) does, and (shoal data import npy NEW.npz --target age) -o NEW.h5", r.stderr).groups()
     subprocess.run(command, shell=True, check=True)
     load(*import_.split()[3:], "--test-share", "0")
